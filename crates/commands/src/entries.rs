@@ -23,6 +23,12 @@ pub(crate) enum EntriesError {
         number: usize,
         count: usize,
     },
+    #[cfg(feature = "monitor")]
+    #[error("{0}")]
+    Event(String),
+    #[cfg(feature = "monitor")]
+    #[error("{}: entry {number} is the same", .path.display())]
+    Same { path: PathBuf, number: usize },
     #[cfg(feature = "policy")]
     #[error("{}: no entry has the name {name}; `millrace policy list` shows the names", .path.display())]
     Unknown { path: PathBuf, name: String },

@@ -20,6 +20,8 @@ use host::written_file;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
+#[cfg(feature = "policy")]
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -234,7 +236,8 @@ fn import(
     #[cfg(feature = "policy")]
     if let Some(device) = device {
         host::terminal::note(crate::policy::prepare::use_of(&device));
-        if let Some(servers) = left_out(&text) {
+        let servers = left_out(&text);
+        if !servers.is_empty() {
             host::terminal::note(format_args!(
                 "the provider's name servers, for `millrace policy add … --dns ADDRESS`: {servers}"
             ));
@@ -249,16 +252,26 @@ fn import(
     Ok((kept, check::counts(&judged.report), servers))
 }
 
-/// The name servers of a WireGuard file whose line `DNS` is a comment now.
+/// The name servers in lines of a file that are comments now, separated by commas; empty without any.
 #[cfg(feature = "policy")]
-fn left_out(text: &str) -> Option<&str> {
-    let mut lines = text.lines().filter_map(|it| it.strip_prefix("# "));
-    lines.find_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        key.trim()
-            .eq_ignore_ascii_case("DNS")
-            .then_some(value.trim())
-    })
+fn left_out(text: &str) -> String {
+    let lines = text.lines().filter_map(|it| it.strip_prefix("# "));
+    let servers = lines.flat_map(|line| {
+        let words = line.split([' ', '\t', ',', '=']);
+        let words: Vec<&str> = words.filter(|it| !it.is_empty()).collect();
+        match words[..] {
+            [
+                "dhcp-option" | "--dhcp-option",
+                "DNS" | "DNS6",
+                ref servers @ ..,
+            ]
+            | ["dns" | "--dns", "server", _, "address", ref servers @ ..] => servers.to_vec(),
+            [key, ref servers @ ..] if key.eq_ignore_ascii_case("DNS") => servers.to_vec(),
+            _ => Vec::new(),
+        }
+    });
+    let servers: Vec<&str> = servers.filter(|it| it.parse::<IpAddr>().is_ok()).collect();
+    servers.join(", ")
 }
 
 /// The text for the files in a directory or an archive, and their servers in words; `None` if `source` is one file.
@@ -654,8 +667,11 @@ mod tests {
     #[test]
     fn name_servers_in_a_comment_are_told() {
         let text = "[Interface]\n# about DNS = no\n# DNS = 10.2.0.1, fd00::1\n";
-        assert_eq!(left_out(text), Some("10.2.0.1, fd00::1"));
-        assert_eq!(left_out("[Interface]\nDNS = 10.2.0.1\n"), None);
+        assert_eq!(left_out(text), "10.2.0.1, fd00::1");
+        assert_eq!(left_out("[Interface]\nDNS = 10.2.0.1\n"), "");
+        let text = "client\n# dhcp-option DNS 10.8.0.1\n# dhcp-option DNS6 fd08::1\n# dhcp-option DOMAIN a.example\n# dhcp-option NTP 192.0.2.7\n\
+            # dns server 1 address 10.8.0.2 fd08::2\n# dns search-domains a.example\ndhcp-option DNS 10.8.0.3\n";
+        assert_eq!(left_out(text), "10.8.0.1, fd08::1, 10.8.0.2, fd08::2");
     }
 
     #[test]

@@ -119,9 +119,11 @@ pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
         uci: arguments::path_of(matches, "uci").to_owned(),
         ubus: arguments::file(matches, "ubus").map(Path::to_owned),
         program: Program::running(),
+        matches: matches.clone(),
     };
+    lines::names::is_of(&at.interface);
     if matches.get_flag(JUDGE) {
-        return judge(matches, &at);
+        return judge(&at);
     }
     let Ok(claim) = claim(&at, &mut waiting) else {
         return Ok(ExitCode::SUCCESS);
@@ -132,7 +134,7 @@ pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
         waiting.end(),
         inherited.is_some(),
     )?;
-    let finish = serve(matches, &at, &mut waiting, &telling);
+    let finish = serve(&at, &mut waiting, &telling);
     if let Ok(Finish::Anew(_)) = &finish {
         // The end removes the shield, which is needed until netifd has set up the device.
         telling.settle();
@@ -167,8 +169,7 @@ impl From<ExitCode> for Finish {
 }
 
 /// Judges whether this program can run the interface with the present configuration, for the program that runs it now.
-fn judge(matches: &ArgMatches, at: &At) -> crate::Outcome {
-    arguments::settings(matches)?;
+fn judge(at: &At) -> crate::Outcome {
     let faults = usable(at).err().unwrap_or_default();
     for fault in &faults {
         log::error!("{}", fault.words);
@@ -223,16 +224,11 @@ fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
 }
 
 /// Serves the interface until a signal, or until the other end rejects the credentials.
-fn serve(
-    matches: &ArgMatches,
-    at: &At,
-    waiting: &mut Waiting,
-    telling: &Telling,
-) -> Outcome<Finish> {
+fn serve(at: &At, waiting: &mut Waiting, telling: &Telling) -> Outcome<Finish> {
     let mut pause = PAUSE[0];
     let mut signals = Caught::default();
     loop {
-        let settings = match arguments::settings(matches) {
+        let settings = match arguments::settings(&at.matches) {
             Ok(settings) => settings,
             Err(error) => {
                 log::error!("{error}");

@@ -418,7 +418,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let table = table.transpose()?;
     let lock = lock(&path, Waits::Long)?;
     if let Some(table) = table {
-        from_table(&path, &table, matches, lock)?;
+        from_table(&path, table, matches, lock)?;
         return Ok(ExitCode::SUCCESS);
     }
     match command {
@@ -570,10 +570,11 @@ pub(crate) fn tell_reissued(
 /// Adds the clients of a table.
 fn from_table(
     path: &Path,
-    table: &Table,
+    table: Table,
     matches: &ArgMatches,
     lock: Lock,
 ) -> Result<(), PeerError> {
+    let table = table.sound(|new| behind::faults(path, new))?;
     let directory = Directory::of(matches, path);
     let terms = Terms {
         lan_only: matches.get_flag("lan-only"),

@@ -50,4 +50,4 @@ pub mod types;
 pub mod uapi;
 pub mod wgquick;
 
-pub use text::{decimal, meant, shown};
+pub use text::{decimal, meant, seconds, shown};

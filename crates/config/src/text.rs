@@ -1,6 +1,7 @@
 //! The text of a configuration file, and hints for its misspelled words.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use zeroize::Zeroizing;
 
@@ -150,6 +151,12 @@ pub fn decimal(count: u64, unit: u64, places: u32) -> String {
     let rounded = rest.saturating_mul(scale).saturating_add(unit / 2) / unit;
     let (whole, part) = (whole + rounded / scale, rounded % scale);
     format!("{whole}.{part:0width$}", width = places as usize)
+}
+
+/// A duration in seconds, with one decimal place.
+#[must_use]
+pub fn seconds(of: Duration) -> String {
+    decimal(of.as_millis() as u64, 1000, 1)
 }
 
 /// Text from another program or host, without control characters. Quotation marks and backslashes are harmless and

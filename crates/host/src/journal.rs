@@ -164,6 +164,12 @@ impl Directory {
         }
         names
     }
+
+    /// The steps in the journal of an interface; empty if it cannot be read.
+    pub(super) fn steps(&self, ifname: &str) -> Vec<Step> {
+        let file = open_own(&path_of(&self.path, ifname));
+        file.and_then(|file| read(&file)).unwrap_or_default()
+    }
 }
 
 /// An open and locked journal.

@@ -31,12 +31,21 @@ pub fn unmasqueraded(tunnel: &str) -> Vec<String> {
 fn look(tunnel: &str) -> Result<Vec<String>, NetlinkError> {
     let (mut netlink, mut netfilter) = (Netlink::open()?, Netfilter::open()?);
     let to = (netlink.index_of(tunnel)?, tunnel);
+    let mut routes = netlink.routes(None)?;
+    routes.retain(|it| it.kind == RouteKind::Unicast);
+    let has_default = routes
+        .iter()
+        .any(|it| it.prefix == 0 && it.dev != Some(to.0));
     // With several uplinks, some of the default routes are in tables of their own.
     let mut uplinks = Vec::new();
-    for route in netlink.routes(None)? {
-        // While a tunnel has the default route, a host route through a gateway leads to its other end.
-        let is_endpoint = route.dst.is_ipv4() && route.prefix == 32 && route.via.is_some();
-        if (route.prefix == 0 || is_endpoint) && route.kind == RouteKind::Unicast {
+    for route in routes {
+        // While a tunnel has the default route, a host route through a gateway leads to its other end. A private address
+        // is rather one of the LAN.
+        let may_be_endpoint = |dst: Ipv4Addr| !has_default || !dst.is_private();
+        let is_endpoint = route.prefix == 32
+            && route.via.is_some()
+            && matches!(route.dst, IpAddr::V4(dst) if may_be_endpoint(dst));
+        if route.prefix == 0 || is_endpoint {
             match route.dev {
                 Some(dev) => uplinks.push(dev),
                 // The uplinks of a route with several next hops are not known.
@@ -122,6 +131,18 @@ mod tests {
         assert_eq!(found(), [lan, guest]);
         rule("ip saddr 192.168.2.0/24 oifname { \"tunnel\", \"wan\" } masquerade").unwrap();
         assert_eq!(found(), [guest]);
+        // A host of the LAN behind another.
+        let within = LinkOptions::numbered(2).b4().to_string();
+        router
+            .output("ip", ["route", "add", "192.168.9.9", "via", &within])
+            .unwrap();
+        assert_eq!(found(), [guest]);
+        router.nft("flush chain inet lab postrouting\n").unwrap();
+        assert_eq!(found(), [lan, guest]);
+        router
+            .output("ip", ["route", "del", "192.168.9.9"])
+            .unwrap();
+        rule("ip saddr 192.168.2.0/24 oifname { \"tunnel\", \"wan\" } masquerade").unwrap();
         // Routing rules of another program use this default route; other packets have two uplinks.
         let add = |route: &[&str]| {
             let command = [&["route", "replace"], route].concat();

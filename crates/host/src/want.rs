@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::apply::Applied;
 use crate::dns::NameServers;
 use crate::step::MAIN;
 
@@ -52,9 +53,13 @@ pub struct Want {
 
 impl Want {
     /// Says which packets of this host the routes lead into the tunnel `ifname`, and which name servers are asked: a
-    /// clause for the user. `has_resolver` tells whether a program of the host sets the name servers.
+    /// clause for the user. Without `applied`, a manager sets the name servers.
     #[must_use]
-    pub fn summary(&self, ifname: &str, has_resolver: bool) -> String {
+    pub fn summary(&self, ifname: &str, applied: Option<&Applied>) -> String {
+        self.in_words(ifname, applied.is_none_or(Applied::sets_dns))
+    }
+
+    fn in_words(&self, ifname: &str, has_resolver: bool) -> String {
         let inside = |gateway| match gateway {
             Gateway::Tunnel(_) => true,
             Gateway::Router(addr) => self.is_inside(addr),
@@ -399,7 +404,7 @@ mod tests {
                 default_v6: v6.then_some(DefaultV6::Rules),
                 ..Want::default()
             };
-            assert_eq!(want.summary("wg0", true), summary);
+            assert_eq!(want.in_words("wg0", true), summary);
         }
         let mut servers = NameServers {
             servers: vec!["10.2.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
@@ -413,7 +418,7 @@ mod tests {
                 name_servers: Some(servers.clone()),
                 ..Want::default()
             };
-            [true, false].map(|has_resolver| want.summary("tun0", has_resolver))
+            [true, false].map(|has_resolver| want.in_words("tun0", has_resolver))
         };
         assert_eq!(
             with(&servers),

@@ -31,6 +31,8 @@ pub use background::{Background, Resolver};
 pub use kept::keep;
 pub use name::Name;
 pub use name::{LookUp, Whose};
+#[cfg(feature = "handover")]
+pub use servers::is_of;
 
 /// Sockets for DNS queries, ready for a thread that may not open them itself.
 #[derive(Debug, Default)]

@@ -363,6 +363,21 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
         )
         .unwrap();
     assert_eq!(list, "home: no clients\n");
+
+    // A client that another program has added has no name.
+    let add = || {
+        let path = "/etc/wireguard/home.conf";
+        let peer = "\n[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = 192.0.2.9/32\n";
+        fs::write(path, fs::read_to_string(path)? + peer)
+    };
+    host.run(add).unwrap().unwrap();
+    browser.open(PAGE);
+    browser.wait_for("#overview");
+    goes_to(&browser, "clients");
+    browser.wait_for("[data-client='-']");
+    browser.script("window.prompt = () => 'desk'; window.confirm = () => true");
+    browser.click("[data-client='-'] button[aria-label^=Rename]");
+    browser.wait_for("[data-client=desk]");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lab::acceptance::dns::{NameServer, ask};
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::openvpn::{Pair, credentials};
 use lab::acceptance::{
@@ -346,6 +347,48 @@ fn a_pptp_client_goes_on_with_the_new_program() {
             "10.9.0.1",
         );
     }
+}
+
+/// The name server may be reached only through the tunnel, which is not up yet; here it has lost the name.
+#[test]
+fn a_new_program_calls_the_address_that_worked_last() {
+    if !can_run() {
+        return;
+    }
+    let common = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\n";
+    let (net, directory) = (Net::new(), Directory::new());
+    join(&net);
+    ask(&net.a, net.link.b4());
+    let dns = NameServer::start(&net.b, net.link.b4());
+    dns.set("vpn.test", &[ip(SERVER)]);
+    let text = format!(
+        "{common}listen = \"{SERVER}\"\naddress = \"10.9.0.1/24\"\ninterface = \"pptp0\"\n\
+         [users]\nalice = \"correct horse\"\n"
+    );
+    let file = directory.file("server.toml", &text);
+    let _server = net.b.command(PROGRAM).arg("up").arg(file).spawn().unwrap();
+    let text = format!(
+        "{common}server = \"vpn.test\"\nusername = \"alice\"\npassword = \"correct horse\"\n"
+    );
+    directory.replace("office.toml", &text);
+    directory.interface(OFFICE, "office.toml", "");
+    let installed = Installed(&directory);
+    installed.put(PROGRAM.path());
+    let mut netifd = Netifd::start(&net.a, OFFICE, directory.path());
+    netifd.program = installed.path();
+    netifd.if_up();
+    netifd.until_up();
+    reaches(&net.a, "10.9.0.1");
+    let nobody = "192.168.1.77";
+    dns.set("vpn.test", &[ip(nobody)]);
+    let process = netifd.process();
+    installed.put(PROGRAM.path());
+    netifd.renew();
+    until("the new program", || installed.is_run_by(process));
+    reaches(&net.a, "10.9.0.1");
+    assert_eq!((netifd.taken(), netifd.process()), (1, process));
+    assert!(!netifd.said().contains(nobody), "{}", netifd.said());
+    netifd.if_down();
 }
 
 /// A server's sessions are worth more than the new program.

@@ -207,6 +207,50 @@ fn a_client_whose_file_is_spoilt_after_a_reload_goes_on() {
     assert_eq!(client.said("restarts with its old configuration"), 1);
 }
 
+/// A profile that does not fit the settings of now, or a faulty settings file, does not end a client.
+#[test]
+fn a_client_whose_settings_cannot_be_used_goes_on_as_it_was() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let keys = credentials(KeyKind::Ecdsa);
+    let mut setup = Setup::default();
+    let file = setup
+        .server_file(&StockOpenVpn, keys, net.link.b4())
+        .unwrap();
+    let _server = StockOpenVpn.start(&net.b, &file).unwrap();
+    setup.client.line("shaper 10000000");
+    let file = setup.client_file(&millrace(), keys, net.link.b4()).unwrap();
+    let mut client = millrace().start(&net.a, &file).unwrap();
+    let inner = setup.inner4(1).to_string();
+    pings(&net.a, &inner, 3);
+    let set = |text: &'static str| {
+        let written = net.a.run(move || {
+            fs::create_dir_all("/etc/millrace")?;
+            fs::write("/etc/millrace/millrace.toml", text)
+        });
+        written.unwrap().unwrap();
+    };
+    let faulty = ["[dataplane]\nkind = \"kernel\"\n", "[dataplane"];
+    for (times, text) in (1..).zip(faulty) {
+        set(text);
+        client.process.signal(Signal::SIGHUP).unwrap();
+        client
+            .wait_for_lines("the tunnel keeps its old configuration", times)
+            .unwrap();
+        pings(&net.a, &inner, 3);
+    }
+    assert_eq!(
+        client.said("shaper: the kernel's data plane does not limit rates"),
+        1
+    );
+    set("");
+    client.process.signal(Signal::SIGHUP).unwrap();
+    client.wait_until_ready(2).unwrap();
+    pings(&net.a, &inner, 3);
+}
+
 /// A typo in its file does not end a client: it continues, and the user who asked for the reload sees the error.
 #[test]
 fn a_client_whose_file_cannot_be_used_goes_on_as_it_was() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use service::status::{Level, LineStatus, PeerStatus, Status};
 
 use crate::events::{Event, called};
-use crate::health::{State, active, health};
+use crate::health::{State, active, health, peers};
 use crate::overview::{Overview, Rates};
 use crate::sample::GuardView;
 use crate::strips::Strips;
@@ -146,7 +146,7 @@ fn running<'a>(status: &'a Status, strips: &Strips, since: u64) -> Tunnel<'a> {
         kind: kind(status),
         state: state.name(),
         words,
-        peers: status.peers.len(),
+        peers: peers(status).count(),
         active: active(status),
         drops: plane
             .drops

@@ -86,15 +86,15 @@ fn carries(status: &Status) -> (State, String) {
         Some("connected") => return (State::Up, lines(&status.peers).unwrap_or_default()),
         _ => {}
     }
-    let count = status.peers.len();
+    let count = peers(status).count();
     let lately = active(status);
     if status.role.as_deref() == Some("server") {
         let state = if count > 0 { State::Up } else { State::Idle };
         return (state, many(count, "client"));
     }
-    match &status.peers[..] {
-        [] => (State::Idle, "it has no peers".to_owned()),
-        [peer] => of_peer(peer),
+    match (peers(status).next(), count) {
+        (None, _) => (State::Idle, "it has no peers".to_owned()),
+        (Some(peer), 1) => of_peer(peer),
         _ if lately == 0 => (
             State::Idle,
             format!("none of {count} peers was heard from lately"),
@@ -114,6 +114,12 @@ fn reason(peers: &[PeerStatus]) -> String {
         0 | 1 => reason.to_owned(),
         count => format!("none of {count} peers answers: {reason}"),
     }
+}
+
+/// Peers, without the keys of new files that their clients do not use yet: the old key stands for the client until then.
+pub(crate) fn peers(status: &Status) -> impl Iterator<Item = &PeerStatus> {
+    let is_pending = |it: &PeerStatus| it.replaces.is_some() && it.latest_handshake_age.is_none();
+    status.peers.iter().filter(move |it| !is_pending(it))
 }
 
 /// Counts peers that were heard from lately; with OpenVPN and PPTP, connected peers that are not silent.
@@ -222,6 +228,16 @@ mod tests {
             (state, words.as_str()),
             (State::Up, "1 of 3 peers heard from lately")
         );
+        // A new file that its client does not use yet is no second peer.
+        let new_file = |age| PeerStatus {
+            replaces: Some("old".to_owned()),
+            ..peer(age)
+        };
+        let all = |last| wireguard(vec![peer(Some(5)), peer(Some(5)), last]).1;
+        assert_eq!(all(new_file(None)), "2 of 2 peers heard from lately");
+        assert_eq!(all(new_file(Some(5))), "3 of 3 peers heard from lately");
+        let single = wireguard(vec![calling(None), new_file(None)]);
+        assert_eq!(single, wireguard(vec![calling(None)]));
     }
 
     #[test]

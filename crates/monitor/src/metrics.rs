@@ -6,7 +6,7 @@ use std::fmt::{Display, Write as _};
 use serde_json::Value;
 use service::status::{Level, PeerStatus, Status};
 
-use crate::health::{State, active, health};
+use crate::health::{State, active, health, peers};
 use crate::overview::Overview;
 
 /// The answer's content type.
@@ -195,7 +195,7 @@ fn tunnel(text: &mut Text, status: &Status) {
         "millrace_tunnel_peers",
         "Number of peers; with an OpenVPN or PPTP server, of connected clients.",
         labels,
-        status.peers.len(),
+        peers(status).count(),
     );
     text.add(
         "millrace_tunnel_active_peers",

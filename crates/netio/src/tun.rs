@@ -9,7 +9,7 @@ mod selftest;
 
 pub use create::{NAME_MAX, TunError, TunOptions};
 #[cfg(feature = "handover")]
-pub use handover::{Kept, NotInherited, give_up_inherited, has_inherited, inherit};
+pub use handover::{Kept, NotInherited, has_inherited, inherit, settle_inherited};
 pub use selftest::{TunProbe, TunVerdict, self_test, start_self_test};
 
 use crate::poll::{check, check_len};

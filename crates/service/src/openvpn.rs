@@ -194,23 +194,24 @@ fn once(
     arguments: &[String],
     directory_changed: &mut bool,
     signals: &mut Option<Rc<Signals>>,
-    last: &mut Option<OpenVpn>,
+    last: &mut Option<(OpenVpn, Settings)>,
     claim: impl FnOnce(),
 ) -> Ended {
     let before = last.take().map(|it| (it, judge_arguments(arguments)));
-    let mut config = match before {
+    let (mut config, settings) = match before {
         Some((before, Err(error))) => {
             say(&format!(
                 "Options error: {error}; the tunnel restarts with its old configuration"
             ));
             before
         }
-        _ => match first(arguments) {
-            Ok(config) => config,
-            Err(ended) => return ended,
+        _ => match (first(arguments), settings()) {
+            (Ok(config), Ok(settings)) => (config, settings),
+            (Ok(_), Err(error)) => return refuse(&error),
+            (Err(ended), _) => return ended,
         },
     };
-    *last = Some(config.clone());
+    *last = Some((config.clone(), settings.clone()));
     if let Some(directory) = &config.directory
         && !*directory_changed
     {
@@ -225,25 +226,30 @@ fn once(
     }
     claim();
     let file = first_file(arguments);
-    let environment = std::env::var(ENVIRONMENT).ok();
-    match Settings::load(None, environment.as_deref(), &[]) {
-        Ok(settings) => {
-            let options = RunOptions::default();
-            let (arguments, shared) = (arguments.to_vec(), settings.lines);
-            if let Some(shared) = &shared {
-                let (origin, warnings) = config.take_lines(shared);
-                for warning in warnings {
-                    say(&format!("WARNING: {warning}"));
-                }
-                if let Some(origin) = origin {
-                    say(&format!("uplinks: {origin}"));
-                }
-            }
-            let again: ReadAgain = Box::new(move || read_again(&arguments, shared.as_ref()));
-            with_config(config, again, file, settings.dataplane, options, signals)
+    let options = RunOptions::default();
+    let (arguments, shared) = (arguments.to_vec(), settings.lines);
+    if let Some(shared) = &shared {
+        let (origin, warnings) = config.take_lines(shared);
+        for warning in warnings {
+            say(&format!("WARNING: {warning}"));
         }
-        Err(error) => refuse(&error.to_string()),
+        if let Some(origin) = origin {
+            say(&format!("uplinks: {origin}"));
+        }
     }
+    let again: ReadAgain = Box::new(move || {
+        let config = read_again(&arguments, shared.as_ref())?;
+        // A restart reads the settings again, too.
+        ready::fit(config.clone(), &self::settings()?.dataplane)?;
+        Ok(config)
+    });
+    with_config(config, again, file, settings.dataplane, options, signals)
+}
+
+/// The program's settings, for OpenVPN's own command line.
+fn settings() -> Result<Settings, String> {
+    let environment = std::env::var(ENVIRONMENT).ok();
+    Settings::load(None, environment.as_deref(), &[]).map_err(|error| error.to_string())
 }
 
 /// Returns the reason why this build cannot run a valid configuration.
@@ -259,9 +265,7 @@ pub fn lacking(config: &OpenVpn) -> Option<&'static str> {
 /// # Errors
 /// The reason why the start would fail.
 pub fn judge_arguments(arguments: &[String]) -> Result<(), String> {
-    let environment = std::env::var(ENVIRONMENT).ok();
-    let settings = Settings::load(None, environment.as_deref(), &[]);
-    let settings = settings.map_err(|error| error.to_string())?;
+    let settings = settings()?;
     let config = read_again(arguments, settings.lines.as_ref())?;
     rehearse(&config, &settings.dataplane)
 }

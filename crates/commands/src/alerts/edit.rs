@@ -3,7 +3,7 @@
 use super::{DEFAULT_PATH, file, file_argument};
 use crate::Outcome;
 use crate::arguments::{self, option, tunnels};
-use crate::entries::{self, List, Service};
+use crate::entries::{self, EntriesError, List, Service};
 use clap::{Arg, ArgGroup, ArgMatches, Command};
 use config::alerts::{Action, Hook, Kind};
 use config::guard::Pattern;
@@ -66,11 +66,11 @@ pub(super) fn add(matches: &ArgMatches) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, Box<dyn std::error::Error>> {
+fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, EntriesError> {
     let words = |id| arguments::values::<String>(matches, id).unwrap_or_default();
     let events = words("EVENT");
     if let Some(fault) = events.iter().find_map(|it| Kind::fault(it)) {
-        return Err(fault.into());
+        return Err(EntriesError::Event(fault));
     }
     let patterns = arguments::values::<Pattern>(matches, "tunnel").unwrap_or_default();
     let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
@@ -93,8 +93,10 @@ fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, Box<dyn std::error
     let new = (list.read)(&table, path)?;
     let old = list.entries()?;
     if let Some(at) = old.iter().position(|it| new.contains(it)) {
-        let why = format!("{}: entry {} is the same", path.display(), at + 1);
-        return Err(why.into());
+        return Err(EntriesError::Same {
+            path: path.to_owned(),
+            number: at + 1,
+        });
     }
     let added = list.add(&[table])?;
     if let Some(program) = words("run").first()

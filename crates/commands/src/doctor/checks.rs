@@ -65,9 +65,6 @@ const WIREGUARD: [u32; 2] = [60, 80];
 /// Marks and tables that wg-quick uses: it takes the first free one.
 const MARKS: std::ops::Range<u32> = 51820..51840;
 
-/// The program that chooses these marks, besides Millrace.
-const WG_QUICK: &str = "wg-quick";
-
 /// Free memory, in kilobytes, below which a box fails when one more program starts.
 const MEMORY_LOW: u64 = 12 << 10;
 
@@ -337,7 +334,7 @@ fn owner(rule: &Rule) -> Option<&'static str> {
         }
         1000..=3999 if mask == 0x3f00 => Some("mwan3"),
         5210..=5270 | 1310..=1370 if rule.table == 52 || mask == 0x00ff_0000 => Some("Tailscale"),
-        _ if is_of_wg_quick(rule) => Some(WG_QUICK),
+        _ if is_of_wg_quick(rule) => Some("wg-quick"),
         // pbr counts down from the priorities of the main table's rules.
         29_000..=30_000 if mask == 0x00ff_0000 => Some("pbr"),
         _ => None,
@@ -351,8 +348,6 @@ fn is_of_wg_quick(rule: &Rule) -> bool {
 fn rules(facts: &Facts, found: &mut Vec<Finding>) {
     let others = facts.rules.iter().filter(|it| !facts.is_rule_of_tunnel(it));
     let mut owners: Vec<&str> = others.filter_map(owner).collect();
-    // A killed tunnel has left such rules of its own, which another finding tells.
-    owners.retain(|it| *it != WG_QUICK || facts.left.is_empty());
     owners.sort_unstable();
     owners.dedup();
     let ours = facts.guarded || facts.way_out.as_ref().is_some_and(|it| facts.is_tunnel(it));
@@ -565,7 +560,7 @@ fn memory(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 fn left(facts: &Facts, found: &mut Vec<Finding>) {
-    for name in &facts.left {
+    for (name, _) in &facts.left {
         say(
             found,
             format!("a killed process has left routes, rules or settings of {name}"),

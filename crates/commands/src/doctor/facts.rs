@@ -133,8 +133,8 @@ pub(super) struct Facts {
     pub(super) available: Option<u64>,
     pub(super) starter: Starter,
     pub(super) up: Vec<Up>,
-    /// Interfaces with remains of a killed process.
-    pub(super) left: Vec<String>,
+    /// Interfaces with remains of a killed process, and the marks of their routing rules.
+    pub(super) left: Vec<(String, Vec<u32>)>,
 }
 
 impl Facts {
@@ -144,11 +144,16 @@ impl Facts {
         link.map_or("?", |link| &link.name)
     }
 
-    /// Whether a routing rule belongs to a tunnel of this program.
+    /// Whether a routing rule belongs to a tunnel of this program, perhaps to a killed one.
     pub(super) fn is_rule_of_tunnel(&self, rule: &Rule) -> bool {
+        let left = self.left.iter().flat_map(|it| &it.1);
+        let marks: Vec<u32> = (self.tunnels.iter().map(|it| it.fwmark))
+            .chain(left.copied())
+            .collect();
         let is_marked = |rule: &Rule| {
-            let mut marks = self.tunnels.iter().map(|it| it.fwmark);
-            marks.any(|mark| mark != 0 && (rule.fwmark == Some(mark) || rule.table == mark))
+            marks
+                .iter()
+                .any(|&mark| mark != 0 && (rule.fwmark == Some(mark) || rule.table == mark))
         };
         let mut others = self.rules.iter();
         is_marked(rule) || others.any(|next| is_marked(next) && rule.goes_before(next))

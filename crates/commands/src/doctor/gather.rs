@@ -13,7 +13,7 @@ use config::kind::Kind;
 use netio::netlink::{Family, Netfilter, Netlink, RouteKind, TABLE_MAIN};
 use openwrt::uci::Package;
 #[cfg(feature = "server")]
-use service::openvpn::expiry;
+use service::openvpn::expiry::{self, Expiring};
 use service::running;
 #[cfg(feature = "server")]
 use service::status::CAP_REMEDY;
@@ -299,7 +299,8 @@ fn steering() -> Vec<Finding> {
     found
 }
 
-/// Certificates and lists of all OpenVPN files, up or down, and allowances of uplinks, that end soon.
+/// Certificates and lists of all OpenVPN files, up or down, certificates of connected clients, and allowances of uplinks,
+/// that end soon.
 #[cfg(feature = "server")]
 fn expiring(statuses: &[Status]) -> Vec<Finding> {
     let finding = |what, place, remedy| Finding {
@@ -324,11 +325,26 @@ fn expiring(statuses: &[Status]) -> Vec<Finding> {
         found.extend(ends.map(|it| finding(it.what, place.clone(), it.remedy)));
     }
     for status in statuses {
+        let place = format!("millrace status {}", status.interface);
+        let ends = ending_clients(status, SystemTime::now()).into_iter();
+        found.extend(ends.map(|it| finding(it.what, place.clone(), it.remedy)));
         let place = format!("Cap of an uplink of {}", status.interface);
         let scarce = status.scarce_caps().into_iter();
         found.extend(scarce.map(|what| finding(what, place.clone(), CAP_REMEDY.to_owned())));
     }
     found
+}
+
+/// Certificates of a server's connected clients that end soon.
+#[cfg(feature = "server")]
+pub(super) fn ending_clients(status: &Status, now: SystemTime) -> Vec<Expiring> {
+    let is_server = status.role.as_deref() == Some("server");
+    let clients = status.peers.iter().filter(|_| is_server);
+    let ends = clients.filter_map(|it| {
+        let name = it.name.as_deref().or(it.username.as_deref());
+        expiry::of_client(name.unwrap_or("(no name)"), it.expires_unix?, now)
+    });
+    ends.collect()
 }
 
 fn is_home(path: &Path) -> bool {

@@ -3,8 +3,10 @@
 use super::anew::Program;
 use super::telling::{Orders, Telling, source};
 use super::{code, held, others};
+use crate::arguments;
 #[cfg(feature = "server")]
 use crate::{arguments::path_of, down::words_of};
+use clap::ArgMatches;
 use config::error::ImportError;
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
@@ -44,6 +46,8 @@ pub(super) struct At {
     pub(super) ubus: Option<PathBuf>,
     /// The program that this process runs.
     pub(super) program: Program,
+    /// The command line, which names the settings file.
+    pub(super) matches: ArgMatches,
 }
 
 /// The kind of tunnel.
@@ -112,6 +116,9 @@ impl Given {
             };
             all(code, faults.iter().map(ToString::to_string))
         })?;
+        let settings = arguments::settings(&at.matches)
+            .map_err(|error| fault(code::CONFIG_FAULT, error.to_string()))?;
+        let dataplane = network.dataplane.unwrap_or(settings.dataplane.kind);
         let source = std::mem::replace(&mut network.source, Source::File(PathBuf::new()));
         let odd = odd.iter();
         let mut notes: Vec<String> = odd.map(|it| words(it) + "; it is ignored").collect();
@@ -128,7 +135,7 @@ impl Given {
                     kind,
                     lines,
                     server,
-                } = of_file((kind, &content), &file, &network, &mut notes)?;
+                } = of_file((kind, &content), &file, (&network, dataplane), &mut notes)?;
                 if server && !network.lines.is_empty() {
                     let words = format!(
                         "network: {}.uplink: a server has no uplinks, as it answers clients on the paths that they \
@@ -137,7 +144,7 @@ impl Given {
                     );
                     return Err(fault(code::CONFIG_FAULT, words));
                 }
-                if network.dataplane == Some(DataplaneKind::Kernel)
+                if dataplane == DataplaneKind::Kernel
                     && matches!(kind, Kind::OpenVpn(_))
                     && !network.lines.is_empty()
                 {
@@ -342,7 +349,7 @@ struct OfFile {
 fn of_file(
     (kind, content): (kind::Kind, &[u8]),
     file: &Path,
-    network: &Network,
+    (network, dataplane): (&Network, DataplaneKind),
     notes: &mut Vec<String>,
 ) -> Result<OfFile, Vec<Fault>> {
     let permissions = network.permissions();
@@ -366,9 +373,11 @@ fn of_file(
     if kind == kind::Kind::OpenVpn {
         let model = others::judge_openvpn(content, file, permissions, notes);
         let model = model.and_then(|model| {
-            let mut dataplane = DataplaneSettings::default();
-            dataplane.kind = network.dataplane.unwrap_or(dataplane.kind);
-            service::openvpn::rehearse_alone(&model, &dataplane)?;
+            let settings = DataplaneSettings {
+                kind: dataplane,
+                ..DataplaneSettings::default()
+            };
+            service::openvpn::rehearse_alone(&model, &settings)?;
             Ok(model)
         });
         return match model {
@@ -443,4 +452,4 @@ fn all(code: &str, words: impl Iterator<Item = String>) -> Vec<Fault> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -248,6 +248,7 @@ impl Manager for Netifd {
 mod tests {
     use super::*;
     use crate::netifd::anew::Program;
+    use crate::netifd::given::tests::matches;
     use crate::netifd::telling::Telling;
     use std::fs;
 
@@ -259,6 +260,7 @@ mod tests {
             uci: directory.path().to_owned(),
             ubus: Some(directory.path().join("none")),
             program: Program::running(),
+            matches: matches(""),
         };
         let write = |more: &str| {
             let text = format!(

@@ -324,7 +324,7 @@ impl Talk {
             self.interface,
             COMES_UP.as_secs()
         );
-        netio::tun::give_up_inherited();
+        netio::tun::settle_inherited();
         if let Err(error) = host::recover(&device_name(&self.interface)) {
             log::warn!("{}: {error}", self.interface);
         }
@@ -351,6 +351,7 @@ impl Talk {
         while let Some(event) = self.events.pop_front() {
             if matches!(event, Event::Up(_)) {
                 self.give_up_at = None;
+                netio::tun::settle_inherited();
             }
             self.teller.handle(event, Instant::now(), &mut effects);
             for effect in effects.drain(..) {

@@ -1,5 +1,6 @@
 //! Networks behind branches, which no two of them, nor the office, may share.
 
+use super::issue::New;
 use super::{PeerError, elsewhere, openvpn, place, wireguard};
 use config::free::overlap;
 use config::home::NETWORKS_MAX;
@@ -234,11 +235,34 @@ pub(crate) fn tunnel_networks(server: &Path) -> Result<Vec<AllowedIp>, PeerError
     Ok(inside(server)?.into_iter().map(|(_, it)| it).collect())
 }
 
-pub(super) fn inside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
-    let mut inside = match Kind::at(server) {
+/// The faults of networks behind new clients, each with the client's number, for a table that has other faults, too.
+pub(super) fn faults(server: &Path, new: &[New<'_>]) -> Result<Vec<(usize, PeerError)>, PeerError> {
+    let mut taken = elsewhere::taken(server);
+    taken.extend(outside(server)?);
+    taken.extend(of_file(server)?);
+    let mut faults = Vec::new();
+    for (number, new) in new.iter().enumerate() {
+        match check(server, new.behind, &taken) {
+            Ok(()) => {
+                let owner = Owner::New(new.name.to_owned());
+                taken.extend(new.behind.iter().map(|it| (owner.clone(), *it)));
+            }
+            Err(error) => faults.push((number, error)),
+        }
+    }
+    Ok(faults)
+}
+
+/// Networks that a server's file names, with their owners.
+fn of_file(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
+    match Kind::at(server) {
         Kind::OpenVpn => openvpn::taken(server),
         _ => wireguard::taken(server),
-    }?;
+    }
+}
+
+pub(super) fn inside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
+    let mut inside = of_file(server)?;
     inside.retain(|(owner, _)| !matches!(owner, Owner::Lan | Owner::NameServer));
     Ok(inside)
 }

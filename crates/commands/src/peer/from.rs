@@ -40,6 +40,8 @@ pub(super) struct Table {
     /// The table's name in messages.
     file: String,
     rows: Vec<Row>,
+    /// The faults of other lines.
+    faults: Vec<(usize, PeerError)>,
 }
 
 impl Table {
@@ -72,9 +74,9 @@ impl Table {
         let mut table = Self {
             file: file.to_owned(),
             rows: Vec::new(),
+            faults: Vec::new(),
         };
         let mut columns: Vec<&str> = COLUMNS.to_vec();
-        let mut faults = Vec::new();
         let lines = text.trim_start_matches('\u{feff}').lines();
         let lines = (1..).zip(lines.map(str::trim));
         let mut lines = lines
@@ -98,20 +100,42 @@ impl Table {
                         "{error}; a line that names the columns has only the words {}",
                         COLUMNS.join(", ")
                     );
-                    faults.push((line, PeerError::Table(why)));
+                    table.faults.push((line, PeerError::Table(why)));
                 }
-                Err(error) => faults.push((line, error)),
+                Err(error) => table.faults.push((line, error)),
             }
         }
         match table.rows.len() {
-            _ if !faults.is_empty() => Err(table.error(faults)),
-            0 => Err(PeerError::Table(format!("{file}: it names no client"))),
+            0 if table.faults.is_empty() => {
+                Err(PeerError::Table(format!("{file}: it names no client")))
+            }
             count if count > CLIENTS_MAX => {
                 let why = format!("{file}: {count} clients; give at most {CLIENTS_MAX} at once");
                 Err(PeerError::Table(why))
             }
             _ => Ok(table),
         }
+    }
+
+    /// The table, if no line has a fault. Otherwise `others` finds faults of the clients on the other lines, by number.
+    pub(super) fn sound(
+        mut self,
+        others: impl FnOnce(&[New<'_>]) -> Result<Vec<(usize, PeerError)>, PeerError>,
+    ) -> Result<Self, PeerError> {
+        if self.faults.is_empty() {
+            return Ok(self);
+        }
+        let mut faults = std::mem::take(&mut self.faults);
+        // Without the server's file, the faults of lines are told alone.
+        let others = others(&self.clients()).unwrap_or_default().into_iter();
+        faults.extend(others.map(|(number, it)| (self.line(number), it)));
+        faults.sort_by_key(|it| it.0);
+        Err(self.error(faults))
+    }
+
+    /// The line of a client, by its number.
+    fn line(&self, number: usize) -> usize {
+        self.rows.get(number).map_or(0, |row| row.line)
     }
 
     /// The clients of the table.
@@ -131,9 +155,8 @@ impl Table {
         let PeerError::Several(faults) = error else {
             return error;
         };
-        let line = |number: usize| self.rows.get(number).map_or(0, |row| row.line);
         let faults = faults.into_iter();
-        self.error(faults.map(|(number, it)| (line(number), it)).collect())
+        self.error(faults.map(|(number, it)| (self.line(number), it)).collect())
     }
 
     /// Faults of lines.
@@ -265,7 +288,9 @@ mod tests {
     use super::*;
 
     fn rows(text: &str) -> Result<Vec<String>, String> {
-        let table = Table::parse(text.as_bytes(), "branches.csv").map_err(|it| it.to_string())?;
+        let table = Table::parse(text.as_bytes(), "branches.csv");
+        let table = table.and_then(|it| it.sound(|_| Ok(Vec::new())));
+        let table = table.map_err(|it| it.to_string())?;
         let row = |it: New<'_>| {
             let behind: Vec<String> = it.behind.iter().map(ToString::to_string).collect();
             format!(
@@ -336,6 +361,22 @@ mod tests {
             latin
                 .to_string()
                 .contains("branches.csv:2: this line is not UTF-8; save")
+        );
+        // Faults of the networks beside those of lines, in the order of the lines.
+        let text = "a,192.168.7.0/24\nb c,\nd,192.168.7.0/25\n";
+        let error = Table::parse(text.as_bytes(), "branches.csv").and_then(|it| {
+            it.sound(|new| {
+                let names: Vec<&str> = new.iter().map(|it| it.name).collect();
+                assert_eq!(names, ["a", "d"]);
+                Ok(vec![(1, PeerError::Table("overlaps".to_owned()))])
+            })
+        });
+        let error = error.err().unwrap().to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        assert!(
+            matches!(lines[..], [one, other, _] if one.starts_with("branches.csv:2: ")
+                && other == "branches.csv:3: overlaps"),
+            "{error}"
         );
         let many = "-\n".repeat(50);
         let error = rows(&many).unwrap_err();

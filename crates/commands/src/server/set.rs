@@ -1,7 +1,7 @@
 //! `millrace server set`: changes what the server's file says to clients: its address, the networks at home, and name
 //! servers.
 
-use super::{NAME, endpoint, place, place::PlaceError, place::Waits};
+use super::{NAME, endpoint, place, place::PlaceError, place::Waits, surroundings};
 use crate::Outcome;
 use crate::arguments::{self, flag, option};
 use crate::peer::{self, Chosen, Directory, PeerError, list_of};
@@ -77,16 +77,23 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
     let path = place::find(text("server"), Path::new(DIRECTORY))?;
     let lock = peer::lock(&path, Waits::Long)?;
     let values = arguments::values(matches, "VALUE").unwrap_or_default();
+    let tell_notes = || {
+        let reached = reached(&path).ok().filter(|_| text("KEY") == "endpoint");
+        let notes = reached.map(notes).unwrap_or_default();
+        notes.into_iter().for_each(host::terminal::note);
+    };
     if arguments::file(matches, "to").is_some() {
         let directory = Directory::of(matches, &path);
         let left = set_and_reissue(&path, text("KEY"), &values, &directory)?;
         drop(lock);
+        tell_notes();
         peer::tell_reissued(&path, &left, &directory, matches.get_flag("json"))?;
         return Ok(ExitCode::SUCCESS);
     }
     set(&path, text("KEY"), &values)?;
     let (key, values) = (text("KEY"), values.join(", "));
     host::terminal::note(format_args!("{}: {key} is now {values}", name_of(&path)));
+    tell_notes();
     let outdated = peer::outdated(&path);
     drop(lock);
     // The networks at home also decide what is masqueraded.
@@ -140,17 +147,56 @@ fn one_endpoint(path: &Path, values: &[String]) -> Result<String, SetError> {
     let [value] = values else {
         return Err(wrong("give one address".to_owned()));
     };
-    let home = match Kind::at(path) {
-        Kind::OpenVpn => super::renew::configuration(path)?.network.home,
-        _ => {
-            let import = wgquick::read(path, Permissions::ALL)?;
-            import.into_tunnel()?.0.home
-        }
-    };
-    let port = home.and_then(|it| it.endpoint).map(|it: Endpoint| it.port);
+    let port = reached(path)?.0.map(|it| it.port);
     // A port of 0 is refused, with words about the port.
     let endpoint = endpoint(value, port.unwrap_or_default());
     Ok(endpoint.map_err(|it| wrong(it.to_string()))?.to_string())
+}
+
+/// The endpoint that a server's file tells clients, and the protocol and port at which the server listens.
+type Reached = (Option<Endpoint>, Option<(&'static str, u16)>);
+
+fn reached(path: &Path) -> Result<Reached, ImportError> {
+    let (home, listens) = match Kind::at(path) {
+        Kind::OpenVpn => {
+            let config = super::renew::configuration(path)?;
+            let listens = config.connections.first().map(|it| {
+                let protocol = if it.protocol.transport.is_tcp() {
+                    "TCP"
+                } else {
+                    "UDP"
+                };
+                (protocol, it.local.port)
+            });
+            (config.network.home, listens)
+        }
+        _ => {
+            let (tunnel, _) = wgquick::read(path, Permissions::ALL)?.into_tunnel()?;
+            let port = tunnel.interface.listen_port;
+            (tunnel.home, port.map(|port| ("UDP", port)))
+        }
+    };
+    Ok((home.and_then(|it| it.endpoint), listens))
+}
+
+/// Notes on an endpoint that clients outside do not reach, or only if a router in front forwards its port.
+fn notes((endpoint, listens): Reached) -> Vec<String> {
+    let Some(endpoint) = endpoint else {
+        return Vec::new();
+    };
+    let ip = endpoint.socket_addr().map(|it| it.ip());
+    let inner = ip.filter(|it| it.is_unspecified() || surroundings::is_private(*it));
+    let inner = inner.map(|ip| {
+        format!("WARNING: clients outside do not reach {ip}; give the public name or address of the router in front")
+    });
+    let other = listens.filter(|it| it.1 != endpoint.port);
+    let other = other.map(|(protocol, port)| {
+        format!(
+            "the server listens at {protocol} port {port}: the router in front must forward {protocol} port {} to it",
+            endpoint.port
+        )
+    });
+    inner.into_iter().chain(other).collect()
 }
 
 /// Seconds between keepalive packets.
@@ -274,6 +320,34 @@ mod tests {
         assert_eq!(move_to("new.example"), Ok(Vec::new()));
         let file = std::fs::read_to_string(to.join("store-7.conf")).unwrap();
         assert!(file.contains("new.example:77"), "{file}");
+    }
+
+    #[test]
+    fn an_endpoint_that_clients_do_not_reach_as_it_is_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("office.conf");
+        let forward = "the router in front must forward UDP port 77 to it";
+        for (host, told) in [
+            ("new.example:7", &[][..]),
+            ("203.0.113.7:7", &[]),
+            ("new.example", &[forward]),
+            ("127.0.0.1:7", &["do not reach 127.0.0.1;"]),
+            ("0.0.0.0:7", &["do not reach 0.0.0.0;"]),
+            ("169.254.1.1:7", &["do not reach 169.254.1.1;"]),
+            ("[::1]:7", &["do not reach ::1;"]),
+            ("[fe80::1]:77", &["do not reach fe80::1;", forward]),
+            ("192.168.1.1:77", &["do not reach 192.168.1.1;", forward]),
+        ] {
+            std::fs::write(&path, OFFICE).unwrap();
+            set(&path, "endpoint", &[host.to_owned()]).unwrap();
+            let notes = notes(reached(&path).unwrap());
+            assert_eq!(notes.len(), told.len(), "{host}: {notes:?}");
+            let mut both = notes.iter().zip(told);
+            assert!(
+                both.all(|(note, told)| note.contains(told)),
+                "{host}: {notes:?}"
+            );
+        }
     }
 
     #[test]

@@ -287,9 +287,8 @@ impl Owner for Up<'_> {
         };
         let ifname = &self.ifname;
         if heard.first.is_some() {
-            let seconds = config::decimal(called.elapsed().as_millis() as u64, 1000, 1);
-            let has_resolver = self.facts.resolver.is_some();
-            let summary = self.want(daemon).summary(ifname, has_resolver);
+            let seconds = config::seconds(called.elapsed());
+            let summary = self.want(daemon).summary(ifname, self.applied.as_ref());
             log::info!("{ifname}: connected in {seconds} s: {summary}");
             self.called = None;
             return self.let_go(background::ready);

@@ -54,6 +54,11 @@ pub struct Applied {
 }
 
 impl Applied {
+    /// Whether the host asks the tunnel's name servers.
+    pub(crate) fn sets_dns(&self) -> bool {
+        self.done.iter().any(|it| matches!(it, Step::Dns { .. }))
+    }
+
     /// Applies `plan` to the interface, which must exist. The namespace of `system` must be the process's own. The
     /// tunnel's sockets must have the plan's mark already.
     ///

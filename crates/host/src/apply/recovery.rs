@@ -28,14 +28,26 @@ pub fn recover(ifname: &str) -> Result<bool, ApplyError> {
     Ok(any)
 }
 
-/// The interfaces of this network namespace that still have steps left by a killed process. Empty if this user may not
-/// read them.
-pub fn left_behind() -> Vec<String> {
+/// The interfaces of this network namespace that still have steps left by a killed process, each with the marks of its
+/// routing rules. Empty if this user may not read them.
+pub fn left_behind() -> Vec<(String, Vec<u32>)> {
     let path = Path::new(DIRECTORY);
     if !path.exists() {
         return Vec::new();
     }
-    Directory::lock(path).map_or_else(|_| Vec::new(), |it| it.abandoned(None))
+    let Ok(directory) = Directory::lock(path) else {
+        return Vec::new();
+    };
+    let with_marks = |ifname: String| {
+        let steps = directory.steps(&ifname);
+        let marks = steps.iter().filter_map(|it| it.rule()?.fwmark).collect();
+        (ifname, marks)
+    };
+    directory
+        .abandoned(None)
+        .into_iter()
+        .map(with_marks)
+        .collect()
 }
 
 /// Undoes the steps that killed processes left for any interface: for tunnels whose interface gets its name from the

@@ -18,9 +18,22 @@ const OPENWRT: &str = "/tmp/resolv.conf.d/resolv.conf.auto";
 /// Maximum number of servers taken from one file, as in the C library.
 const SERVERS_MAX: usize = 3;
 
+/// The interface of OpenWrt that this process runs.
+#[cfg(feature = "handover")]
+static OWN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+
+/// Names the interface of OpenWrt that this process runs. Its section in OpenWrt's file may be from the program before:
+/// those name servers are the tunnel's, not the host's.
+#[cfg(feature = "handover")]
+pub fn is_of(interface: &str) {
+    let _ = OWN.set(interface.to_owned());
+}
+
 /// The host's name servers, without those on the host itself.
 pub(super) fn of_host() -> Vec<IpAddr> {
     let texts = FILES.iter().map(|path| read(path));
+    #[cfg(feature = "handover")]
+    let texts = texts.map(|text| without(&text, OWN.get().map_or("", String::as_str)));
     texts
         .map(|text| servers_in(&text))
         .find(|servers| !servers.is_empty())
@@ -76,16 +89,27 @@ fn servers_in(text: &str) -> Vec<IpAddr> {
 
 /// The name servers of one interface in OpenWrt's file.
 fn section_of(text: &str, interface: &str) -> Vec<IpAddr> {
-    let head = |line: &str| line.strip_prefix("# Interface ").map(str::to_owned);
-    let mut is_its = false;
+    // OpenWrt has a separate interface for a line's IPv6.
+    let is_its = |name: &str| name == interface || name.strip_suffix('6') == Some(interface);
+    servers_in(&sections(text, false, is_its))
+}
+
+/// OpenWrt's file without the section of an interface.
+#[cfg(feature = "handover")]
+fn without(text: &str, interface: &str) -> String {
+    sections(text, true, |name| name != interface)
+}
+
+/// The sections of OpenWrt's file whose interface is wanted; with the lines before the first one if `first`.
+fn sections(text: &str, first: bool, is_wanted: impl Fn(&str) -> bool) -> String {
+    let mut is_its = first;
     let its = text.lines().filter(|line| {
-        if let Some(name) = head(line) {
-            // OpenWrt has a separate interface for a line's IPv6.
-            is_its = name == interface || name.strip_suffix('6') == Some(interface);
+        if let Some(name) = line.strip_prefix("# Interface ") {
+            is_its = is_wanted(name);
         }
         is_its
     });
-    servers_in(&its.collect::<Vec<_>>().join("\n"))
+    its.collect::<Vec<_>>().join("\n")
 }
 
 /// The name servers in a file of `systemd-networkd`: `DNS=192.0.2.1 2001:db8::1`.
@@ -124,6 +148,17 @@ mod tests {
         );
         assert_eq!(shown(&section_of(text, "lte")), ["198.51.100.1"]);
         assert!(section_of(text, "lan").is_empty() && section_of(text, "dsl").is_empty());
+        #[cfg(feature = "handover")]
+        {
+            let of = |interface| shown(&servers_in(&without(text, interface)));
+            assert_eq!(of("lte"), ["192.0.2.1", "2001:db8::1"]);
+            assert_eq!(of(""), shown(&servers_in(text)));
+            // Files without sections stay whole.
+            assert_eq!(
+                without("nameserver 192.0.2.1\n", "lte"),
+                "nameserver 192.0.2.1"
+            );
+        }
         let text = "ADMIN_STATE=configured\nDNS=192.0.2.1 2001:db8::1\nNTP=\n";
         assert_eq!(shown(&networkds(text)), ["192.0.2.1", "2001:db8::1"]);
         assert!(of_line("no-such-line", "no-such-device").is_empty());

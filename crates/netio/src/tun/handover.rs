@@ -15,8 +15,8 @@ static MADE: Mutex<Vec<(String, RawFd, TunOptions)>> = Mutex::new(Vec::new());
 /// The TUN that the program before this one has handed over, until it is used.
 static INHERITED: Mutex<Option<Kept>> = Mutex::new(None);
 
-/// Whether the routes that lead into the inherited TUN are given up: see [`give_up_inherited`].
-static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+/// Whether routes lead into an inherited TUN that is not connected yet: see [`has_inherited`].
+static GOES_ON: AtomicBool = AtomicBool::new(false);
 
 /// Letters of the features in [`Kept::pass_on`]'s text.
 const LETTERS: [char; 3] = ['t', 'u', 'g'];
@@ -102,19 +102,21 @@ pub fn inherit(text: &str) -> Result<(), NotInherited> {
         name,
         options: TunOptions { tso, uso, gro },
     });
+    GOES_ON.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// Whether an inherited TUN waits for its use: packets that the host routes into it are not read yet. False after
-/// [`give_up_inherited`].
+/// Whether the host's routes lead into an inherited TUN that is not connected yet, so that name servers may be out of
+/// reach. False after [`settle_inherited`].
 #[must_use]
 pub fn has_inherited() -> bool {
-    !GIVEN_UP.load(Ordering::Relaxed) && lock(&INHERITED).is_some()
+    GOES_ON.load(Ordering::Relaxed)
 }
 
-/// Says that the host's routes into the inherited TUN are being removed. The TUN itself stays until it is used.
-pub fn give_up_inherited() {
-    GIVEN_UP.store(true, Ordering::Relaxed);
+/// Says that the tunnel is up, or that the host's routes into the inherited TUN are being removed. The TUN itself stays
+/// until it is used.
+pub fn settle_inherited() {
+    GOES_ON.store(false, Ordering::Relaxed);
 }
 
 /// The inherited TUN, if it has this name and its packets have a form that [`Tun`](super::Tun) reads; whether a header

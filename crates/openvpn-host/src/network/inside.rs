@@ -135,8 +135,7 @@ impl Inside {
 
     /// Says what goes through the tunnel: [`Want::summary`].
     pub fn summary(&self) -> String {
-        let has_resolver = self.managed.is_some() || self.facts.resolver.is_some();
-        self.want.summary(&self.ifname, has_resolver)
+        self.want.summary(&self.ifname, self.applied.as_ref())
     }
 
     /// Returns requested settings that the host cannot have, and other warnings: one sentence each.

@@ -118,7 +118,8 @@ pub struct Link {
     pub(super) ccp_ack: Option<(Instant, Vec<u8>)>,
     pub(super) ip: IpcpSettings,
     pub(super) ipcp: Negotiation<Ipcp>,
-    /// The last IPCP packet that arrived before CCP was open.
+    /// The last packet that arrived too early: one of CCP before a server has assigned an address, or one of IPCP before
+    /// CCP was open.
     pub(super) early: Option<Vec<u8>>,
     pub(super) encryptor: Option<Encryptor>,
     pub(super) decryptor: Option<Decryptor>,

@@ -31,6 +31,9 @@ impl Link {
         ccp.open(now, &mut signals);
         self.ccp = Some(ccp);
         self.ccp_signals(signals, now, out);
+        if let Some(packet) = self.early.take() {
+            self.receive_ccp(&packet, now, out);
+        }
     }
 
     /// Resets everything above LCP, because LCP is down.

@@ -96,6 +96,12 @@ impl Link {
                 };
                 self.login_step(step, now, out);
             }
+            // The client is ahead of this server, which has not assigned an address yet.
+            (protocol::CCP, Phase::Authenticate)
+                if self.user.is_some() && self.settings.encryption.bits().is_some() =>
+            {
+                self.early = Some(information.to_vec());
+            }
             // The peer may be ahead of us, because the answer to our login was lost. The peer will ask again.
             (_, Phase::Authenticate) => self.counters.unexpected += 1,
             (protocol::CCP, _) if self.ccp.is_some() => self.receive_ccp(information, now, out),

@@ -430,8 +430,13 @@ fn a_client_that_returns_from_another_address_replaces_its_call() {
     settings.pool.truncate(2);
     let mut street = Street::new(settings);
     street.client(ATTACKER, OTHER_USER, PASSWORD);
-    for from in [CLIENT, OTHER, CLIENT] {
+    for (times, from) in (0..).zip([CLIENT, OTHER, CLIENT]) {
+        let called = street.now;
         assert!(street.gets_in(from), "{from}");
+        // Its packets from the wait are not lost: none has to be repeated.
+        let (up, _) = street.up.last().unwrap();
+        let wait = Duration::from_secs(if times > 0 { 2 } else { 0 });
+        assert_eq!(*up - called, wait, "{from}");
         // The client vanishes.
         street.callers.retain(|it| it.1 == ATTACKER);
     }

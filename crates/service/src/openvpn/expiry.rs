@@ -53,6 +53,19 @@ pub(super) fn expiring(
     .collect()
 }
 
+/// Returns the certificate of a server's client if it ends within 30 days, or has ended. `at` counts seconds since 1970.
+#[cfg(feature = "server")]
+#[must_use]
+pub fn of_client(name: &str, at: u64, now: SystemTime) -> Option<Expiring> {
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at))?;
+    let is_soon = at <= now + AHEAD && host::machine::clock_is_set(now);
+    let thing = format!("the certificate of client {}", config::shown(name));
+    is_soon.then(|| Expiring {
+        what: told(&thing, at, "this server refuses it", now),
+        remedy: "give the client a new file: millrace peer reissue NAME".to_owned(),
+    })
+}
+
 /// Returns the earliest end, in seconds since 1970.
 pub(super) fn earliest(ends: &[End], now: SystemTime) -> Option<u64> {
     in_use(ends, now).map(|it| unix(it.at)).min()
@@ -84,9 +97,14 @@ fn what(end: &End, server: bool, now: SystemTime) -> String {
         (Ending::List, true) => ("the revocation list".to_owned(), "no client comes in"),
         (Ending::List, false) => ("the revocation list".to_owned(), "no server is accepted"),
     };
-    let day = netio::time::utc(end.at).to_string();
+    told(&thing, end.at, then, now)
+}
+
+/// The thing that ends, its end, and the consequence.
+fn told(thing: &str, at: SystemTime, then: &str, now: SystemTime) -> String {
+    let day = netio::time::utc(at).to_string();
     let day = day.get(..10).unwrap_or(&day);
-    match end.at.duration_since(now) {
+    match at.duration_since(now) {
         Ok(left) => {
             let left = match left.as_secs() / DAY {
                 0 => "in less than a day".to_owned(),

@@ -6,7 +6,7 @@ use ::config::types::AllowedIp;
 use ::pptp::session::Up;
 use host::{
     Applied, ApplyError, DefaultV4, Destination, EndpointRoutes, Facts, Gateway, MAIN, Managed,
-    ManagedError, Mtu, NameServers, Plan, PlanError, SharedManager, Step, Want, WantedAddress,
+    ManagedError, Mtu, NameServers, Plan, PlanError, SharedManager, Want, WantedAddress,
     WantedRoute,
 };
 use netio::netlink::{Netlink, NetlinkError};
@@ -56,9 +56,7 @@ impl Network {
 
     /// Says what goes through the tunnel: [`Want::summary`].
     pub(super) fn summary(&self) -> String {
-        let sets_dns = |it: &Step| matches!(it, Step::Dns { .. });
-        let has_resolver = self.managed.is_some() || self.plan.steps.iter().any(sets_dns);
-        self.want.summary(&self.ifname, has_resolver)
+        self.want.summary(&self.ifname, self.applied.as_ref())
     }
 
     /// Whether the settings are applied to the host.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use config::guard::{Guard, Part as Devices};
 use host::Dnsmasq;
 use host::tunnel_devices::instead;
-use netio::netlink::{RouteKind, Rule};
+use netio::netlink::{Family, RouteKind, Rule, TABLE_MAIN};
 
 use crate::facts::{FAMILIES, Facts};
 use crate::guard::chain::{CHAIN, DNS, HELD, PRIORITY, ROUTER, SOURCE, marks, table};
@@ -260,6 +260,13 @@ impl Report {
                 )
             }));
         }
+        let asks = dnsmasq.is_some() && guard.dns.is_empty() && self.state != State::Off;
+        let is_full = facts.rules().any(is_marked) || router_is_through(guard, facts);
+        if asks && !is_full {
+            let note = "names that the LAN looks up at this router leave outside the tunnel, in clear; set `dns` in \
+                        guard.toml (docs/dns.md)";
+            self.notes.push(note.to_owned());
+        }
         let mut links = facts.links.iter();
         if self.state == State::Held
             && !guard.lan.is_empty()
@@ -271,6 +278,14 @@ impl Report {
         let through: BTreeSet<&str> = through.collect();
         self.notes.extend(strict(through));
     }
+}
+
+/// Whether the router's own packets leave through a tunnel of the guard.
+fn router_is_through(guard: &Guard, facts: &Facts) -> bool {
+    let own = facts.defaults(TABLE_MAIN, Family::V4).into_iter().next();
+    let link = own.and_then(|it| facts.link(it.dev?));
+    let is_tunnel = |name: &str| guard.parts().iter().any(|it| it.rank(name).is_some());
+    link.is_some_and(|it| is_tunnel(&it.name))
 }
 
 /// Warns where the host's default route leaves through a device of the LAN: both layers distinguish routes only by
@@ -293,7 +308,7 @@ fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
 mod tests {
     use super::*;
     use crate::fixture::{facts, guard, link, route};
-    use netio::netlink::Family;
+    use std::path::PathBuf;
 
     /// The facts of a guard that is on.
     fn on() -> Facts {
@@ -402,6 +417,31 @@ mod tests {
         assert!(notes(&facts).is_empty());
         facts.main.push(route("::", 0, 4, 254));
         assert!(notes(&facts)[0].contains("uses br-guest"));
+    }
+
+    #[test]
+    fn the_lan_s_names_outside_the_tunnel_are_told_with_the_remedy() {
+        let dnsmasq = Dnsmasq::at(PathBuf::from("/none"));
+        let notes = |guard: &Guard, facts: &Facts| {
+            let report = Report::new(Some(guard), true, facts, Some(&dnsmasq));
+            let mut notes = report.notes.into_iter();
+            notes.any(|it| it.contains("set `dns` in guard.toml"))
+        };
+        let (mut guard, mut facts) = (guard(), on());
+        assert!(notes(&guard, &facts));
+        assert!(!notes(&guard, &crate::fixture::facts()), "the guard is off");
+        // The router's own packets take the tunnel, too: by a route, or by the rule of a tunnel for all traffic.
+        facts.links.push(link(7, "mr-office", true));
+        facts.main.push(route("0.0.0.0", 1, 7, 254));
+        assert!(!notes(&guard, &facts));
+        facts.main.pop();
+        assert!(notes(&guard, &facts));
+        let rule = Rule::not_marked(Family::V4, 51820, 51820);
+        facts.rules[0].as_mut().unwrap().push(rule);
+        assert!(!notes(&guard, &facts));
+        facts.rules[0].as_mut().unwrap().pop();
+        guard.dns = vec![crate::fixture::ip("10.8.0.1")];
+        assert!(!notes(&guard, &facts));
     }
 
     #[test]

@@ -108,8 +108,8 @@ mod tests {
     fn each_name_has_one_line_with_the_sets_of_those_above_it() {
         let text = lines(&policy()).unwrap();
         let lines: Vec<&str> = text.lines().skip(1).collect();
-        let sets = |line: &str| line.matches("#inet#millrace_policy#d").count();
-        assert!(lines[0].starts_with("nftset=/bank.example/4#inet#millrace_policy#d"));
+        let sets = |line: &str| line.matches("#inet#millrace_policy#n").count();
+        assert!(lines[0].starts_with("nftset=/bank.example/4#inet#millrace_policy#n"));
         assert_eq!(
             lines.iter().map(|it| sets(it)).collect::<Vec<_>>(),
             [2, 2, 4]

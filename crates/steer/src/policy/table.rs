@@ -61,8 +61,9 @@ const LEADING: i32 = -110;
 /// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
-/// Maximum number of addresses in the set that `dnsmasq` fills. The kernel makes room for all of them at once.
-const ADDRESSES_MAX: usize = 16384;
+/// Maximum number of addresses in the set that `dnsmasq` fills. The kernel makes room for all of them at once: 32 KB on
+/// machines with 64 bits. A set cannot get another size, so another size needs another [name](set_of).
+const ADDRESSES_MAX: usize = 3072;
 
 /// A set with the addresses that blocked devices send from.
 pub(super) struct SourceSet {
@@ -92,9 +93,10 @@ pub(super) const OPTIONAL: [&str; 4] = ["names", "input", "source", HELD];
 /// The usual priority of source NAT.
 const SOURCE: i32 = 100;
 
-/// The set with a name's addresses of a family, 4 or 6. Its name depends only on the domain.
+/// The set with a name's addresses of a family, 4 or 6. Its name depends only on the domain and the set's size: with
+/// 16384 addresses it began with a `d`.
 pub(super) fn set_of(domain: &Domain, family: u8) -> String {
-    format!("d{:016x}_{family}", fnv1a(domain.as_str()))
+    format!("n{:016x}_{family}", fnv1a(domain.as_str()))
 }
 
 /// The set with those addresses of a name that were put back.

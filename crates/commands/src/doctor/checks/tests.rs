@@ -2,8 +2,12 @@
 
 use super::*;
 use crate::doctor::facts::{Listening, NameServer, Tunnel, Up};
+#[cfg(feature = "server")]
+use crate::doctor::gather::ending_clients;
 use crate::doctor::gather::{listeners, name_servers};
 use netio::netlink::Address;
+#[cfg(feature = "server")]
+use service::status::{PeerStatus, Status};
 use std::time::SystemTime;
 
 /// A box without faults: one uplink, and one tunnel for all traffic.
@@ -247,14 +251,15 @@ fn offloads_rules_and_the_packet_filter() {
         facts.rules.push(main);
         assert_eq!(all(&facts), [], "{mark}");
     }
-    let mut facts = sound();
-    facts.left = vec!["office".to_owned()];
-    rule(32764, Some(51830), None, 51830)(&mut facts);
-    let found = all(&facts);
-    assert!(
-        matches!(&found[..], [one] if one.check == "left"),
-        "{found:?}"
-    );
+    // Of a killed tunnel's rules, only the remains are told; those of wg-quick beside it as ever.
+    for (mark, checks) in [(51830, &["left"][..]), (51831, &["rules", "left"])] {
+        let mut facts = sound();
+        facts.left = vec![("office".to_owned(), vec![51830])];
+        rule(32764, Some(mark), None, mark)(&mut facts);
+        rule(950, Some(51830), None, 51830)(&mut facts);
+        let found: Vec<&str> = all(&facts).iter().map(|it| it.check).collect();
+        assert_eq!(found, checks, "{mark}");
+    }
     finds("kernel", "nf_tables", |it| it.nf_tables = false);
     finds("kernel", "program nft", |it| it.nft = false);
     // These faults do not matter if no device is guarded and no tunnel carries all traffic.
@@ -348,6 +353,52 @@ fn forwarding_filters_and_addresses() {
     assert_eq!(all(&facts), []);
 }
 
+#[cfg(feature = "server")]
+#[test]
+fn a_client_whose_certificate_ends_soon_is_named_at_its_server() {
+    let now = sound().now;
+    let unix = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let day = 86_400;
+    for (role, end, told) in [
+        (
+            "server",
+            Some(unix + 29 * day),
+            Some("in 29 days; then this server refuses it"),
+        ),
+        (
+            "server",
+            Some(unix - day),
+            Some("ended on 2030-03-16: this server refuses it"),
+        ),
+        ("server", Some(unix + 31 * day), None),
+        ("server", None, None),
+        ("client", Some(unix), None),
+    ] {
+        let peer = PeerStatus {
+            name: Some("store-7".to_owned()),
+            expires_unix: end,
+            ..PeerStatus::default()
+        };
+        let status = Status {
+            role: Some(role.to_owned()),
+            peers: vec![peer],
+            ..Status::default()
+        };
+        let found = ending_clients(&status, now);
+        assert_eq!(found.len(), usize::from(told.is_some()), "{found:?}");
+        for (found, told) in found.iter().zip(told) {
+            let subject = "the certificate of client store-7 ";
+            assert!(
+                found.what.starts_with(subject) && found.what.ends_with(told),
+                "{found:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn files_memory_and_what_is_started() {
     finds("files", "secret", |it| {
@@ -356,7 +407,7 @@ fn files_memory_and_what_is_started() {
     });
     finds("memory", "5 MB", |it| it.available = Some(5 << 10));
     finds("left", "settings of home", |it| {
-        it.left = vec!["home".to_owned()];
+        it.left = vec![("home".to_owned(), Vec::new())];
     });
     finds("start", "after a reboot", |it| {
         it.starter = Starter::Systemd(Vec::new());

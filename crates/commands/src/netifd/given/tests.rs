@@ -14,8 +14,20 @@ fn client() -> String {
 
 const LOGIN: &str = "<auth-user-pass>\nuser\nword\n</auth-user-pass>\n";
 
+/// The command line, with a setting of the program.
+pub(in crate::netifd) fn matches(setting: &str) -> ArgMatches {
+    let set = (!setting.is_empty()).then(|| format!("--set={setting}"));
+    let words = ["netifd", "office"].into_iter().map(str::to_owned);
+    crate::netifd::command().get_matches_from(words.chain(set))
+}
+
 /// Reads an interface that is made from a file of this name and text, with these extra lines in its section.
 fn read(name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
+    read_with("", name, text, more)
+}
+
+/// Reads an interface with a setting of the program.
+fn read_with(setting: &str, name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(name);
     fs::write(&file, text).unwrap();
@@ -29,6 +41,7 @@ fn read(name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
         uci: directory.path().to_owned(),
         ubus: Some(directory.path().join("none")),
         program: Program::running(),
+        matches: matches(setting),
     })
 }
 
@@ -103,9 +116,14 @@ fn what_the_kernel_cannot_do_is_a_fault_of_the_configuration() {
     for (more, option) in [("shaper 100000", ""), ("", " list uplink wan\n")] {
         let text = format!("{fits}{more}\n");
         assert!(read("away.ovpn", &text, option).is_ok(), "{more}");
-        let option = format!("{option} option dataplane kernel");
-        let words = fault(read("away.ovpn", &text, &option));
-        assert!(words.contains("kernel's data plane"), "{words}");
+        let kernel = format!("{option} option dataplane kernel");
+        let of_file = read_with("dataplane.kind=kernel", "away.ovpn", &text, option);
+        for read in [read("away.ovpn", &text, &kernel), of_file] {
+            let words = fault(read);
+            assert!(words.contains("kernel's data plane"), "{words}");
+        }
+        let user = format!("{option} option dataplane user");
+        assert!(read_with("dataplane.kind=kernel", "away.ovpn", &text, &user).is_ok());
     }
     let fitting = read("away.ovpn", &fits, " option dataplane kernel");
     assert_eq!(fitting.is_ok(), cfg!(feature = "kernel"));

@@ -54,10 +54,8 @@ impl Outside<'_> {
         notify::ready("up");
         (self.wait_until, self.explain_at) = (None, None);
         if let Some(called) = self.called.take() {
-            let (name, seconds) = (
-                &self.model.interface,
-                config::decimal(called.elapsed().as_millis() as u64, 1000, 1),
-            );
+            let name = &self.model.interface;
+            let seconds = config::seconds(called.elapsed());
             let summary = self.network.summary();
             log::info!("{name}: connected in {seconds} s: {summary}");
         }

@@ -84,6 +84,20 @@ fn chains_that_are_not_wanted_go_and_sets_that_are_stay() {
     assert!(!text.contains("delete table") && !text.contains(REFUSE) && !text.contains("reject"));
 }
 
+/// The kernel makes room for a declared size at once: a word for each of the buckets, a power of two, of which three
+/// quarters may be used.
+#[test]
+fn the_sets_of_a_name_take_little_memory() {
+    for (name, kind) in wanted().sets {
+        let size = kind
+            .split("size ")
+            .nth(1)
+            .map_or("0", |it| it.trim_end_matches(';'));
+        let buckets = (size.parse::<usize>().unwrap() * 4 / 3).next_power_of_two();
+        assert!(buckets * 8 <= 32 << 10, "{name}: {kind}");
+    }
+}
+
 #[test]
 fn the_table_is_known_again_and_what_was_changed_is_noticed() {
     let wanted = wanted();

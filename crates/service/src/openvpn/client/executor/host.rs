@@ -418,10 +418,7 @@ impl Host for ThisHost<'_> {
     fn is_up(&mut self, took: Duration) {
         if let Some(inside) = &self.inside {
             let summary = inside.summary();
-            let text = format!(
-                "connected in {} s: {summary}",
-                config::decimal(took.as_millis() as u64, 1000, 1)
-            );
+            let text = format!("connected in {} s: {summary}", config::seconds(took));
             self.context.say(Level::Info, &text);
         }
         self.context.is_up();
