@@ -52,7 +52,7 @@ pub(crate) use leases::{Lease, Names, lease_of};
 pub use others::Other;
 pub use report::{EntryReport, Report};
 pub(crate) use resolved::{Entry, Resolved, Senders};
-use second::Near;
+use second::{Decided, Near};
 
 /// The result of an action.
 pub type Done = crate::Done<Report>;
@@ -481,8 +481,7 @@ fn learn(resolved: &mut Resolved, facts: &mut Facts, known: &Known, system: &mut
     }
     let macs = resolved.macs(|_| true);
     if macs.is_empty() {
-        resolved.near.clear();
-        return;
+        return set_near(resolved, Near::new());
     }
     // Leases and senders first: the neighbours' present addresses take precedence, as any device can forge another's.
     let mut used = leases::addresses(&resolved.policy);
@@ -497,7 +496,14 @@ fn learn(resolved: &mut Resolved, facts: &mut Facts, known: &Known, system: &mut
     let [now, idle] = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default());
     used.retain(|it| !now.iter().chain(&idle).any(|other| other.1 == it.1));
     used.extend(now);
-    resolved.near = second::near(&macs, &resolved.near, &used, &idle);
+    let near = second::near(&macs, &resolved.near, &used, &idle);
+    set_near(resolved, near);
+}
+
+fn set_near(resolved: &mut Resolved, near: Near) {
+    if near != resolved.near {
+        (resolved.near, resolved.decided) = (near, Decided::default());
+    }
 }
 
 /// Reads the packet filter's table: the wanted chains, and those on hooks that earlier settings may have made.

@@ -7,7 +7,7 @@ use config::policy::{Domain, Down, Mac, Policy, Target, Way, Who};
 use crate::networks::{Network, widest};
 use crate::policy::addresses::Addresses;
 use crate::policy::leases::Names;
-use crate::policy::second::Near;
+use crate::policy::second::{Decided, Near};
 
 /// The settings in the form that packets are compared with.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ pub(crate) struct Resolved {
     pub(crate) answers: u32,
     /// The entries, in the order of the settings.
     pub(crate) entries: Vec<Entry>,
+    /// Packets to block without a mark. Empty it with each change of `near` or `addresses`.
+    pub(crate) decided: Decided,
 }
 
 /// Route into a tunnel.
@@ -96,6 +98,7 @@ impl Resolved {
             block: last << shift,
             answers: (last - 2) << shift,
             entries: Vec::new(),
+            decided: Decided::default(),
         };
         for (place, device) in (0..).zip(policy.devices()) {
             let mut is_for_answers = true;

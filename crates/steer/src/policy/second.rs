@@ -8,6 +8,7 @@
 //! Entries for names have rules for those addresses that the sets of the packet filter had last. [`gaps`] describes
 //! packets that the rules do not hold.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -88,6 +89,23 @@ pub(super) fn is_fit(ip: &IpAddr) -> bool {
     !(is_local || ip.is_loopback() || ip.is_multicast() || ip.is_unspecified())
 }
 
+/// Packets of each family to block, and for each entry the number of descriptions beyond the limits; found when they are
+/// first asked for, as a policy may have a hundred thousand pairs of sender and address. A copy is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Decided(OnceCell<[(Vec<Held>, Vec<usize>); 2]>);
+
+impl Clone for Decided {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Decided {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// Splits the neighbours into those in use and those that are idle. Neighbours behind uplinks do not count; those
 /// behind any other device do, as a LAN device may have been renamed.
 pub(super) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
@@ -102,12 +120,12 @@ pub(super) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
 
 /// Packets of a family to block. If several entries match the same packets, the first decides.
 pub(super) fn held(resolved: &Resolved, family: Family) -> Vec<Held> {
-    decided(resolved, family).0
+    decided(resolved, family).0.clone()
 }
 
 /// Describes for each entry the packets that only the packet filter holds; empty if there are none.
 pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
-    let left = FAMILIES.map(|family| decided(resolved, family).1);
+    let left = FAMILIES.map(|family| &decided(resolved, family).1);
     let networks = facts.networks(&resolved.policy.lan);
     let one = |(place, entry): (usize, &Entry)| {
         if !entry.holds {
@@ -155,13 +173,18 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
 }
 
 /// Packets of a family to block, and for each entry the number of descriptions beyond the limits.
-fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
+fn decided(resolved: &Resolved, family: Family) -> &(Vec<Held>, Vec<usize>) {
+    let decide = || FAMILIES.map(|family| decide(resolved, family));
+    &resolved.decided.0.get_or_init(decide)[usize::from(family == Family::V6)]
+}
+
+fn decide(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
     // Descriptions by addresses of names leave room for all others.
     let others = decided_with(resolved, family, None).0.len();
     decided_with(resolved, family, Some(NAMED_MAX.min(HELD_MAX - others)))
 }
 
-/// [`decided`], with at most `most_named` descriptions by addresses of names; `None` leaves these addresses out.
+/// [`decide`], with at most `most_named` descriptions by addresses of names; `None` leaves these addresses out.
 fn decided_with(
     resolved: &Resolved,
     family: Family,
@@ -314,6 +337,10 @@ mod tests {
         assert!(told[0].ends_with(television), "{told:?}");
         // Entries that hold no packets, and an entry by device, have no gap.
         assert!(told[1..].iter().all(String::is_empty), "{told:?}");
+        // Decided once, until something is learned.
+        let decided = || std::ptr::from_ref(decided(&resolved, Family::V4));
+        assert_eq!(decided(), decided());
+        resolved.decided = Decided::default();
         resolved.near.push((mac(2), ip("192.168.1.8")));
         resolved.near.push((mac(2), ip("2001:db8:1:1::8")));
         assert_eq!(gaps(&resolved, &facts)[0], "");
@@ -365,6 +392,7 @@ mod tests {
         assert_eq!(held_to(&resolved), [two, one, (None, None)]);
         assert_eq!(held(&resolved, Family::V6).len(), 1);
         assert_eq!(gaps(&resolved, &facts()), ["", "", ""]);
+        resolved.decided = Decided::default();
         resolved.addresses = Addresses::of_lines([line(100)].iter().map(String::as_str), |it| it);
         let all = held_to(&resolved);
         assert_eq!((all.len(), all[NAMED_MAX]), (NAMED_MAX + 1, (None, None)));
