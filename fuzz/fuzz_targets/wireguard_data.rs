@@ -5,7 +5,7 @@
 use crypto::{Batch, Key, Packet};
 use libfuzzer_sys::fuzz_target;
 use plane::{Class, Protocol, Wire};
-use wireguard::{DATA_HEADER_LEN, DataHeader, DataKeys, WireGuard};
+use wireguard::{DATA_HEADER_LEN, DataHeader, DataKeys, Reader, WireGuard};
 
 const GUARD: [u8; 16] = [0xaa; 16];
 
@@ -52,7 +52,7 @@ fuzz_target!(|data: &[u8]| {
     for packet in &mut packets {
         let start = packet.start as usize - DATA_HEADER_LEN;
         let end = packet.start as usize + packet.len as usize + 16;
-        let class = protocol.classify(&memory[start..end]);
+        let class = protocol.classify(&Reader::default(), &memory[start..end]);
         if !(start..end).contains(&damaged) {
             assert!(matches!(class, Class::Data { .. }));
         }

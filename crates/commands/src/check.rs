@@ -266,6 +266,12 @@ fn judge_wg_quick(
         warnings.extend(given.warnings);
         tell_lines(given.origin, &mut report);
         warnings.extend(endpoints_inside(&tunnel));
+        #[cfg(feature = "amnezia")]
+        {
+            let (interface, of) = (&tunnel.interface, "AmneziaWG");
+            let hints = interface.amnezia.hints(interface.mtu).into_iter();
+            warnings.extend(hints.map(|hint| format!("{of}: {hint}")));
+        }
     }
     // The file's name becomes the interface's name.
     if wgquick::interface_name(file).is_err() {

@@ -25,6 +25,8 @@
 #![forbid(unsafe_code)]
 
 pub mod alerts;
+#[cfg(feature = "amnezia")]
+pub mod amnezia;
 pub mod clients;
 pub mod error;
 pub mod file;

@@ -40,6 +40,9 @@ pub struct Interface {
     pub dns_search: Vec<String>,
     /// `MTU` in bytes, 68 to 65535; `None` derives it from the path to the peers.
     pub mtu: Option<u32>,
+    /// AmneziaWG's settings; all-default ones are plain WireGuard.
+    #[cfg(feature = "amnezia")]
+    pub amnezia: wireguard::amnezia::Settings,
     /// `Table`.
     pub table: Table,
     /// `SaveConfig`: write the file again when the tunnel goes down.
@@ -101,6 +104,17 @@ pub struct Peer {
     pub persistent_keepalive: Option<u16>,
     /// `#! Replaces`: the public key of the peer whose ranges this peer gets at its first handshake.
     pub replaces: Option<Box<Key32>>,
+}
+
+impl Interface {
+    /// Bytes in front of each data packet, by which a packet is longer than in plain WireGuard.
+    #[must_use]
+    pub fn data_prefix(&self) -> u32 {
+        #[cfg(feature = "amnezia")]
+        return self.amnezia.prefix[3].into();
+        #[cfg(not(feature = "amnezia"))]
+        0
+    }
 }
 
 impl Tunnel {
@@ -189,6 +203,8 @@ impl Tunnel {
             fwmark: Some(self.interface.fwmark.unwrap_or(0)),
             replace_peers: true,
             peers: peers.collect(),
+            #[cfg(feature = "amnezia")]
+            amnezia: crate::amnezia::Change::whole(&self.interface.amnezia),
         }
     }
 }

@@ -15,8 +15,9 @@ mod write;
 pub use requests::Requests;
 pub use write::{DeviceState, PeerState, write_errno, write_get};
 
-/// Longest accepted line, in bytes. The longest that `wg` writes is `preshared_key=` and 64 digits.
-pub const LINE_MAX: usize = 256;
+/// Longest accepted line, in bytes. The longest that `wg` writes is `preshared_key=` and 64 digits; AmneziaWG has packets
+/// in hexadecimal.
+pub const LINE_MAX: usize = if cfg!(feature = "amnezia") { 8192 } else { 256 };
 
 /// Maximum number of peers in one request.
 pub const PEERS_MAX: usize = 1 << 16;
@@ -51,6 +52,9 @@ pub struct SetDevice {
     pub replace_peers: bool,
     /// Changes to peers, to be applied in this order; a key may come more than once.
     pub peers: Vec<SetPeer>,
+    /// Changes to AmneziaWG's settings.
+    #[cfg(feature = "amnezia")]
+    pub amnezia: crate::amnezia::Change,
 }
 
 /// Settings of one peer in a [`SetDevice`].
@@ -173,6 +177,8 @@ fn device_line(device: &mut SetDevice, key: &str, value: &str) -> Result<(), Str
         "fwmark" => device.fwmark = Some(number(key, value)?),
         "replace_peers" => device.replace_peers = only_true(key, value)?,
         "protocol_version" => version(value)?,
+        #[cfg(feature = "amnezia")]
+        _ if device.amnezia.takes(key, value)? => {}
         _ => return Err(unknown_key(key, "interface")),
     }
     Ok(())

@@ -390,13 +390,14 @@ impl Parser {
                 .report
                 .push(number, &shown(key), Verdict::Ignored, reason);
         }
+        #[cfg(not(feature = "amnezia"))]
         if rows::is_amnezia(key) {
-            let reason = "an AmneziaWG setting, which Millrace does not support; ask the server's owner for a plain \
-                          WireGuard file";
+            let reason = "an AmneziaWG setting, which this program is built without; install the package `millrace`, \
+                          or ask the server's owner for a plain WireGuard file";
             return self.wrong(number, &shown(key), reason);
         }
         let here = |row: &&Row| row.is_of_peer() == (self.section == Section::Peer);
-        let known: Vec<&str> = rows::ROWS.iter().filter(here).map(|row| row.name).collect();
+        let known: Vec<&str> = rows::all().filter(here).map(|row| row.name).collect();
         let reason = format!("unknown key; {}", suggest(key, &known));
         // An unknown word may be part of a secret, so the report quotes it only if it looks like a key's name.
         let is_like_one = key.len() <= 24 && key.bytes().all(|it| it.is_ascii_alphabetic());
@@ -470,6 +471,10 @@ impl Parser {
         } else if interface.private_key.is_none() && !script_may_set && !told {
             let line = self.interface_head.unwrap_or(0);
             self.wrong(line, "PrivateKey", "is missing; make one with `wg genkey`");
+        }
+        #[cfg(feature = "amnezia")]
+        if let Err(fault) = self.tunnel.interface.amnezia.check() {
+            self.wrong(self.interface_head.unwrap_or(0), "", fault.to_string());
         }
         for (index, peer) in self.tunnel.peers.iter_mut().enumerate() {
             let owned = |range: &AllowedIp| self.ranges.get(range).map(|(_, peer)| *peer);

@@ -165,6 +165,8 @@ fn ten_thousand_peers_in_one_request() {
 #[test]
 fn a_get_in_full() {
     let device = DeviceState {
+        #[cfg(feature = "amnezia")]
+        amnezia: Default::default(),
         private_key: Some(Key32::from_hex(KEY).unwrap()),
         listen_port: 12912,
         fwmark: 51820,

@@ -25,6 +25,7 @@ pub mod checksum;
 mod cipher;
 mod cpu;
 mod digest;
+pub mod header_key;
 pub mod hmac;
 mod implementations;
 mod lanes;
@@ -52,7 +53,7 @@ pub use packet_cbc::PacketCbc;
 pub use packet_cipher::Null;
 pub use packet_cipher::PacketCipher;
 pub use plane::{Batch, Packet};
-pub use random::{equal, random};
+pub use random::{equal, random, unpredictable};
 pub use rc4::Rc4;
 
 /// Lower-case hexadecimal of `bytes`. Not for secrets: the text is not erased, and its time depends on the bytes.

@@ -73,7 +73,7 @@ thread_local! {
 ///
 /// Do not use it for keys: [`random`](fn@crate::random) makes those. After a fork both processes repeat the values
 /// until the next reseeding, which is harmless for initialisation vectors under different keys.
-pub(crate) fn unpredictable<R>(f: impl FnOnce(&mut dyn FnMut(&mut [u8])) -> R) -> R {
+pub fn unpredictable<R>(f: impl FnOnce(&mut dyn FnMut(&mut [u8])) -> R) -> R {
     POOL.with_borrow_mut(|pool| f(&mut |bytes| pool.fill(bytes)))
 }
 

@@ -253,6 +253,7 @@ pub(crate) struct InboundFill<W: Wire> {
     trains: Vec<ReceivedTrain>,
     alignment: Alignment,
     lookup: InboundLookup<W>,
+    reader: W::Reader,
     cadence: Cadence,
     pub(crate) coalescing: Coalescing,
     aqm: Aqm,
@@ -268,6 +269,7 @@ impl<W: Wire> InboundFill<W> {
             trains: Vec::with_capacity(TRAINS),
             alignment: Alignment::default(),
             lookup,
+            reader: W::Reader::default(),
             cadence: Cadence::default(),
             aqm: Aqm::default(),
         }
@@ -287,6 +289,7 @@ impl<W: Wire> InboundFill<W> {
     ) -> Filled {
         slot.clear();
         slot.now = Instant::now();
+        self.shared.wire.prepare(&mut self.reader);
         // The longest datagram that fits our MTU, and a little more; a longer one makes the socket switch to full-size
         // receives.
         let stride = self.shared.longest_datagram().clamp(2048, TRAIN_ROOM);
@@ -380,6 +383,7 @@ impl<W: Wire> InboundFill<W> {
     ) -> Option<Filled> {
         slot.clear();
         slot.now = Instant::now();
+        self.shared.wire.prepare(&mut self.reader);
         let longest = self.shared.longest_datagram();
         let longest = longest.clamp(RECORD_MIN, RECORD_MAX);
         let origin = Origin {
@@ -463,28 +467,36 @@ impl<W: Wire> InboundFill<W> {
 
     fn datagram(&mut self, slot: &mut InboundSlot<W>, start: u32, len: u32, origin: Origin<'_>) {
         let datagram = &slot.memory[start as usize..(start + len) as usize];
-        match self.shared.wire.classify(datagram) {
+        let class = self.shared.wire.classify(&self.reader, datagram);
+        let (is_control, drop) = match class {
             Class::Data {
                 session,
                 counter,
                 header,
+                or_control,
             } if header <= datagram.len() => {
                 let rest = (start + header as u32, len - header as u32);
-                self.lookup.accept(slot, rest, session, counter, origin);
-            }
-            Class::Control => {
-                let from = Line {
-                    id: origin.line,
-                    endpoint: origin.from,
-                    transport: origin
-                        .stream
-                        .map_or(Transport::Udp, |stream| Transport::Tcp(stream.id())),
-                };
-                if !self.shared.control.datagram(from, datagram) {
-                    self.shared.drops.handshake_queue_full.add(1);
+                if self.lookup.accept(slot, rest, session, counter, origin) {
+                    return;
                 }
+                (or_control, &self.shared.drops.no_session)
             }
-            _ => self.shared.drops.not_ours.add(1),
+            class => (class == Class::Control, &self.shared.drops.not_ours),
+        };
+        if !is_control {
+            drop.add(1);
+            return;
+        }
+        let datagram = &slot.memory[start as usize..(start + len) as usize];
+        let from = Line {
+            id: origin.line,
+            endpoint: origin.from,
+            transport: origin
+                .stream
+                .map_or(Transport::Udp, |stream| Transport::Tcp(stream.id())),
+        };
+        if !self.shared.control.datagram(from, datagram) {
+            self.shared.drops.handshake_queue_full.add(1);
         }
     }
 }

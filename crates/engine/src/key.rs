@@ -121,8 +121,9 @@ pub(crate) mod tests {
         const STAGES: bool = false;
         const ECN: bool = false;
         type Window = ReplayWindow;
+        type Reader = ();
 
-        fn classify(&self, _: &[u8]) -> Class {
+        fn classify(&self, (): &(), _: &[u8]) -> Class {
             Class::Malformed
         }
         fn loops(&self, _: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {

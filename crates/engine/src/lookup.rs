@@ -30,6 +30,9 @@ pub(crate) struct OutboundLookup<W: Wire> {
     reader: Reader,
     /// Bytes of the last packet's header, the likely room for the next one's.
     head: usize,
+    /// Length of a packet of the run, and what it is padded to. Packets of equal length are padded equally, so that
+    /// they make one train even if the format pads at random.
+    padding: (usize, usize),
 }
 
 /// A packet or super-packet that was read, and where it lies.
@@ -53,6 +56,7 @@ impl<W: Wire> OutboundLookup<W> {
             ways: Vec::new(),
             reader: Reader::new(RandomState::new().hash_one(0_u8)),
             head: W::HEAD_MAX,
+            padding: (usize::MAX, 0),
         }
     }
 
@@ -215,6 +219,7 @@ impl<W: Wire> OutboundLookup<W> {
                 first_train: slot.trains.len(),
                 bytes: 0,
             });
+            self.padding.0 = usize::MAX;
         }
         let head = key.format.head();
         self.head = head;
@@ -224,7 +229,10 @@ impl<W: Wire> OutboundLookup<W> {
         }
         let mtu = self.shared.mtu();
         let longest = read.parsed.as_ref().map_or(read.len, |s| s.len(0));
-        let mut padded = self.shared.wire.padded(longest, mtu);
+        if self.padding.0 != longest {
+            self.padding = (longest, key.format.padded(longest, mtu));
+        }
+        let mut padded = self.padding.1;
         let mut tail = key.format.tail(padded);
         let stride = head + padded + tail;
         if stream.is_some() && stride > W::RECORD_HEADER + RECORD_MAX {
@@ -256,7 +264,8 @@ impl<W: Wire> OutboundLookup<W> {
             let inner = read.parsed.as_ref().map_or(read.len, |s| s.len(i));
             // All segments but the last have the same length.
             if inner != longest {
-                padded = self.shared.wire.padded(inner, mtu);
+                // Not beyond the others, whose train would end otherwise.
+                padded = key.format.padded(inner, mtu).min(padded);
                 tail = key.format.tail(padded);
             }
             let at = start + i * stride;
@@ -328,7 +337,7 @@ impl<W: Wire> InboundLookup<W> {
         self.run = None;
     }
 
-    /// Takes a data packet into the batch: `len` bytes at `start`, after its header.
+    /// Takes a data packet into the batch: `len` bytes at `start`, after its header. Returns whether its session exists.
     pub(crate) fn accept(
         &mut self,
         slot: &mut InboundSlot<W>,
@@ -336,7 +345,7 @@ impl<W: Wire> InboundLookup<W> {
         session: SessionName,
         counter: u64,
         origin: Origin<'_>,
-    ) {
+    ) -> bool {
         let packet = Packet {
             start,
             len,
@@ -351,7 +360,7 @@ impl<W: Wire> InboundLookup<W> {
         {
             slot.packets.push(packet);
             run.count += 1;
-            return;
+            return true;
         }
         self.run = None;
         let index = match (session, origin.stream) {
@@ -364,8 +373,7 @@ impl<W: Wire> InboundLookup<W> {
             }
         };
         let Some(index) = index else {
-            self.shared.drops.no_session.add(1);
-            return;
+            return false;
         };
         if self
             .last
@@ -375,12 +383,11 @@ impl<W: Wire> InboundLookup<W> {
             self.last = self.shared.sessions.find(index);
         }
         let Some(key) = &self.last else {
-            self.shared.drops.no_session.add(1);
-            return;
+            return false;
         };
         if slot.now >= key.limits.expires || counter >= key.limits.messages_max {
             self.shared.drops.expired.add(1);
-            return;
+            return true;
         }
         slot.packets.push(packet);
         self.run = Some(session);
@@ -408,5 +415,6 @@ impl<W: Wire> InboundLookup<W> {
                 count: 1,
             }),
         }
+        true
     }
 }

@@ -201,7 +201,7 @@ impl<W: Wire> Tunnel<W> {
         if ways.is_empty() {
             return false;
         }
-        let padded = self.shared.wire.padded(packet.len(), self.shared.mtu());
+        let padded = key.format.padded(packet.len(), self.shared.mtu());
         let Some(datagram) = key.sealed(packet, padded) else {
             return false;
         };

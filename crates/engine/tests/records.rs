@@ -56,12 +56,14 @@ impl Wire for Clear {
     const STAGES: bool = false;
     const ECN: bool = false;
     type Window = AllNew;
+    type Reader = ();
 
-    fn classify(&self, datagram: &[u8]) -> Class {
+    fn classify(&self, (): &(), datagram: &[u8]) -> Class {
         Class::Data {
             session: SessionName::Index(datagram[0].into()),
             counter: 0,
             header: 1,
+            or_control: false,
         }
     }
 

@@ -67,7 +67,7 @@ impl Receiver {
 
 fn give(train: &ReceivedTrain, bytes: &[u8], control: &dyn Control, dropped: &Dropped) {
     // A data packet comes here only if it arrived before the kernel had the socket.
-    if Packets::Server.classify(bytes) != Class::Control {
+    if Packets::Server.classify(&(), bytes) != Class::Control {
         dropped.unknown.fetch_add(1, Ordering::Relaxed);
         return;
     }

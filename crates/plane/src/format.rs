@@ -13,6 +13,15 @@ pub trait Format: Send + Sync {
     /// Bytes behind a payload of `len` bytes.
     fn tail(&self, len: usize) -> usize;
 
+    /// The length that a payload of `len` bytes is padded to, on an interface of `mtu` bytes; at least `len`, and another
+    /// one at each call where the format says so. The padding is zero and part of the payload that is sealed; the
+    /// receiver cuts it off by the length that the IP header says.
+    #[must_use]
+    fn padded(&self, len: usize, mtu: usize) -> usize {
+        let _ = mtu;
+        len
+    }
+
     /// Seals each payload into a datagram, from `start - head` to `start + len + tail` of each packet. Packets are
     /// numbered from 0. Every batch of the engine has room for that, so sealing cannot fail. `start` and `len` stay as
     /// they are. Every packet is sent.

@@ -102,8 +102,16 @@ pub trait Wire: Send + Sync + 'static {
     /// Decides which packet numbers of a session are new.
     type Window: Window;
 
+    /// A worker's state for [`Wire::classify`].
+    type Reader: Default + Send;
+
+    /// Brings the reader up to date, before a batch of datagrams.
+    fn prepare(&self, reader: &mut Self::Reader) {
+        let _ = reader;
+    }
+
     /// Classifies a received datagram.
-    fn classify(&self, datagram: &[u8]) -> Class;
+    fn classify(&self, reader: &Self::Reader, datagram: &[u8]) -> Class;
 
     /// Returns the record at the start of `bytes`, which were read from a stream. A packet of more than `longest` bytes
     /// is malformed, even before all of its bytes have come.
@@ -118,15 +126,6 @@ pub trait Wire: Send + Sync + 'static {
     fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
         let _ = packet;
         None
-    }
-
-    /// The payload length that a packet of `len` bytes is padded to, on an interface of `mtu`
-    /// bytes. At least `len`. The padding is zero and part of the payload that is sealed; the receiver cuts it off by
-    /// the length that the IP header says.
-    #[must_use]
-    fn padded(&self, len: usize, mtu: usize) -> usize {
-        let _ = mtu;
-        len
     }
 
     /// Takes the interface's MTU in bytes, at the start and whenever it changes.
@@ -171,6 +170,8 @@ pub enum Class {
         counter: u64,
         /// Bytes of the header, in front of the part that the key's format opens.
         header: usize,
+        /// Whether the datagram is a message for the protocol's state machine if the session does not exist.
+        or_control: bool,
     },
     /// A message for the protocol's state machine.
     Control,

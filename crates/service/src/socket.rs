@@ -57,6 +57,12 @@ impl Listener {
         Self::open(&Path::new(UAPI_DIR).join(format!("{ifname}.sock")))
     }
 
+    /// The socket of an interface for AmneziaWG's `awg`.
+    #[cfg(feature = "amnezia")]
+    pub(crate) fn amnezia(ifname: &str) -> Result<Self, SocketError> {
+        Self::open(&Path::new("/var/run/amneziawg").join(format!("{ifname}.sock")))
+    }
+
     /// The status socket of an interface.
     pub(crate) fn status(ifname: &str) -> Result<Self, SocketError> {
         Self::open(&crate::status::socket_path(ifname))

@@ -1,7 +1,8 @@
 //! WireGuard's data packets, as a data plane needs to know them (white paper, section 5.4.6).
 
+use crate::disguise::{Form, Forms, Reader};
 use crate::echo::EchoWatch;
-use crate::message::{TAG_LEN, TYPE_DATA, kind};
+use crate::message::{INITIATION_LEN, TAG_LEN, TYPE_DATA, kind};
 use crypto::packet_aead::{self, AeadLayout};
 use crypto::{Cipher, Key, PacketCipher};
 use plane::{
@@ -62,6 +63,8 @@ pub struct WireGuard {
     clamp: Option<Arc<AtomicU16>>,
     /// Finds the answers to our own pings.
     echoes: Arc<EchoWatch>,
+    /// The form of datagrams.
+    forms: Arc<Forms>,
 }
 
 impl WireGuard {
@@ -83,6 +86,7 @@ impl WireGuard {
             schedule,
             clamp: None,
             echoes: Arc::default(),
+            forms: Arc::default(),
         }
     }
 
@@ -99,6 +103,11 @@ impl WireGuard {
     #[must_use]
     pub fn echoes(&self) -> &EchoWatch {
         &self.echoes
+    }
+
+    #[cfg(feature = "amnezia")]
+    pub(crate) fn forms(&self) -> &Forms {
+        &self.forms
     }
 
     /// The cipher that seals and opens packets.
@@ -145,6 +154,7 @@ impl Protocol for WireGuard {
             cipher: (self.schedule)(key),
             clamp: self.clamp.clone(),
             echoes: Arc::clone(&self.echoes),
+            form: self.forms.current(),
         };
         let seal = format(&keys.seal);
         Ok(Formats {
@@ -162,19 +172,30 @@ impl Wire for WireGuard {
     const ECN: bool = true;
     const MESSAGES_ARE_DATA: bool = true;
     type Window = ReplayWindow;
+    type Reader = Reader;
 
     #[inline]
-    fn classify(&self, datagram: &[u8]) -> Class {
+    fn prepare(&self, reader: &mut Reader) {
+        reader.read(&self.forms);
+    }
+
+    #[inline]
+    fn classify(&self, reader: &Reader, datagram: &[u8]) -> Class {
+        if let Some(class) = reader.form.classify(datagram) {
+            return class;
+        }
         if let Some(header) = DataHeader::parse(datagram) {
             return Class::Data {
                 session: SessionName::Index(header.receiver),
                 counter: header.counter,
                 header: DATA_HEADER_LEN,
+                or_control: false,
             };
         }
         match kind(datagram) {
             // A data packet too short for a tag.
             None | Some(TYPE_DATA) => Class::Malformed,
+            Some(_) if datagram.len() > INITIATION_LEN => Class::Malformed,
             Some(_) => Class::Control,
         }
     }
@@ -188,23 +209,29 @@ impl Wire for WireGuard {
     /// A packet of the tunnel that is routed into the tunnel would come back longer each time, and in the end as
     /// fragments that loop as well.
     #[inline]
-    fn loops(&self, datagram: &[u8], _to: SocketAddr, receiver: u32, _endpoint: &Endpoint) -> bool {
+    fn loops(&self, datagram: &[u8], to: SocketAddr, receiver: u32, endpoint: &Endpoint) -> bool {
+        if self.forms.were_set()
+            && to == endpoint.addr
+            && let Some(loops) = self.forms.current().is_data_for(datagram, receiver)
+        {
+            return loops;
+        }
         DataHeader::parse(datagram).is_some_and(|header| header.receiver == receiver)
     }
+}
 
-    /// Pads to a multiple of 16 bytes, but not beyond the MTU (white paper section 5.4.6). A packet longer than the
-    /// MTU, such as a super-packet that the kernel cuts, is padded as its last segment would be.
-    #[inline]
-    fn padded(&self, len: usize, mtu: usize) -> usize {
-        let last = if mtu > 0 && len > mtu { len % mtu } else { len };
-        let padded = last.next_multiple_of(16);
-        len - last
-            + if mtu > 0 {
-                padded.min(mtu).max(last)
-            } else {
-                padded
-            }
-    }
+/// Pads to a multiple of 16 bytes, but not beyond the MTU (white paper section 5.4.6). A packet longer than the MTU, such
+/// as a super-packet that the kernel cuts, is padded as its last segment would be.
+#[inline]
+fn padded(len: usize, mtu: usize) -> usize {
+    let last = if mtu > 0 && len > mtu { len % mtu } else { len };
+    let padded = last.next_multiple_of(16);
+    len - last
+        + if mtu > 0 {
+            padded.min(mtu).max(last)
+        } else {
+            padded
+        }
 }
 
 /// One key's packets: the receiver's index of the session in front, the tag behind.
@@ -217,15 +244,22 @@ struct DataFormat {
     clamp: Option<Arc<AtomicU16>>,
     /// Finds the answers to our own pings.
     echoes: Arc<EchoWatch>,
+    /// The form of the packets: the same for as long as the key lives.
+    form: Form,
 }
 
 impl Format for DataFormat {
     fn head(&self) -> usize {
-        DATA_HEADER_LEN
+        self.form.prefix() + DATA_HEADER_LEN
     }
 
     fn tail(&self, len: usize) -> usize {
         self.cipher.tail(len)
+    }
+
+    fn padded(&self, len: usize, mtu: usize) -> usize {
+        let special = self.form.padded(len, mtu);
+        special.unwrap_or_else(|| padded(len, mtu))
     }
 
     fn adjust(&self, packet: &mut [u8]) {
@@ -237,6 +271,11 @@ impl Format for DataFormat {
     }
 
     fn seal(&self, batch: &mut Batch<'_>) {
+        if !self.form.is_plain() {
+            self.form
+                .write_heads(batch.memory, self.receiver, batch.packets);
+            return self.cipher.seal(batch);
+        }
         for packet in batch.packets.iter() {
             let start = packet.start as usize;
             let header = DataHeader {
@@ -257,10 +296,12 @@ impl Format for DataFormat {
             return Payload::Keepalive;
         }
         let start = packet.start as usize;
-        if self
-            .echoes
-            .takes(&memory[start..start + packet.len as usize])
-        {
+        let inner = &memory[start..start + packet.len as usize];
+        // A padded keepalive. Requests for lost packets begin with one zero, and go on otherwise.
+        if !self.form.is_plain() && inner.iter().take(4).all(|byte| *byte == 0) {
+            return Payload::Keepalive;
+        }
+        if self.echoes.takes(inner) {
             return Payload::Message;
         }
         Payload::Inner
@@ -312,18 +353,22 @@ mod tests {
             (1510, 1420, 1516),
             (30, 0, 32),
         ] {
-            assert_eq!(WireGuard::new().padded(len, mtu), padded, "{len} at {mtu}");
+            assert_eq!(super::padded(len, mtu), padded, "{len} at {mtu}");
         }
+    }
+
+    fn classify(datagram: &[u8]) -> Class {
+        WireGuard::new().classify(&Reader::default(), datagram)
     }
 
     #[test]
     fn what_a_stranger_sends_is_classified_without_reading_too_far() {
-        assert_eq!(WireGuard::new().classify(&[]), Class::Malformed);
-        assert_eq!(
-            WireGuard::new().classify(&[4, 0, 0, 0, 1]),
-            Class::Malformed
-        );
-        assert_eq!(WireGuard::new().classify(&[1, 0, 0, 0]), Class::Control);
+        for (len, class) in [(148, Class::Control), (149, Class::Malformed)] {
+            assert_eq!(classify(&vec![1; len]), class);
+        }
+        assert_eq!(classify(&[]), Class::Malformed);
+        assert_eq!(classify(&[4, 0, 0, 0, 1]), Class::Malformed);
+        assert_eq!(classify(&[1, 0, 0, 0]), Class::Control);
         let mut data = [0; 32];
         let header = DataHeader {
             receiver: 7,
@@ -331,11 +376,12 @@ mod tests {
         };
         data[..DATA_HEADER_LEN].copy_from_slice(&header.emit());
         assert_eq!(
-            WireGuard::new().classify(&data),
+            classify(&data),
             Class::Data {
                 session: SessionName::Index(7),
                 counter: 1 << 40,
-                header: DATA_HEADER_LEN
+                header: DATA_HEADER_LEN,
+                or_control: false
             }
         );
     }

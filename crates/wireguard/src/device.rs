@@ -12,6 +12,7 @@ use plane::PeerId;
 use plane::tai64n::Clock;
 
 use crate::cookie::Checker;
+use crate::disguise::Disguise;
 use crate::keys::Keypair;
 use crate::message::MAX_PEERS;
 use crate::output::Output;
@@ -62,6 +63,7 @@ pub struct Device {
     /// The latest timestamp sent to any peer.
     pub(crate) latest: Clock,
     pub(crate) seed: u64,
+    pub(crate) disguise: Disguise,
 }
 
 impl Device {
@@ -83,6 +85,7 @@ impl Device {
             stamped: Clock::default(),
             latest: Clock::default(),
             seed,
+            disguise: Disguise::default(),
         }
     }
 
@@ -158,6 +161,25 @@ impl Device {
         for id in waiting {
             self.initiate(id, true, now, out);
             self.requeue(id);
+        }
+    }
+
+    /// Ends all sessions and handshakes, and begins a handshake with each peer that had one of either.
+    #[cfg(feature = "amnezia")]
+    pub(crate) fn begin_anew(&mut self, now: Instant, out: &mut Vec<Output>) {
+        for slot in 0..self.peers.len() {
+            // There are at most 2^20 slots.
+            let id = PeerId(slot as u32);
+            let Some(peer) = self.peer_mut(id) else {
+                continue;
+            };
+            let wants = peer.keys.current().is_some() || peer.pending.is_some();
+            self.forget_keys(id, out);
+            if let Some(peer) = self.peer_mut(id).filter(|_| wants) {
+                peer.timers.handshake_sent = None;
+                self.initiate(id, true, now, out);
+                self.requeue(id);
+            }
         }
     }
 

@@ -4,15 +4,13 @@
 //! changed. `next` is what a responder has made and may not seal with until the initiator has shown, by using it, that
 //! it has the key as well. The rules by which they replace one another are the kernel's.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plane::{KeyLimits, SessionKeys};
 
 use crate::data::DataKeys;
-use crate::message::{
-    KEEPALIVE_TIMEOUT, REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME, REKEY_AFTER_MESSAGES,
-    REKEY_AFTER_TIME, REKEY_TIMEOUT,
-};
+use crate::disguise::Timings;
+use crate::message::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
 
 /// The keys of a new session, as a data plane takes them. An initiator knows by the response that its peer has them; a
 /// responder does not, until the first packet has come.
@@ -23,21 +21,21 @@ pub(crate) fn session_keys(
     material: DataKeys,
     created: Instant,
     initiator: bool,
+    timings: &Timings,
 ) -> SessionKeys<DataKeys> {
     let limits = |age, messages| KeyLimits {
-        expires: created + REJECT_AFTER_TIME,
+        expires: created + timings.reject_after(),
         messages_max: REJECT_AFTER_MESSAGES,
         refresh_at: initiator.then(|| created + age),
         refresh_messages: messages,
     };
     // When only receiving, the initiator renews at the last moment at which an answer can still come in time.
-    let last_moment = REJECT_AFTER_TIME - KEEPALIVE_TIMEOUT - REKEY_TIMEOUT;
     SessionKeys {
         session: local_index,
         remote: material.remote_index,
         material,
-        receive: limits(last_moment, u64::MAX),
-        send: limits(REKEY_AFTER_TIME, REKEY_AFTER_MESSAGES),
+        receive: limits(timings.last_moment(), u64::MAX),
+        send: limits(timings.rekey_after(), REKEY_AFTER_MESSAGES),
         confirm: !initiator,
     }
 }
@@ -47,13 +45,15 @@ pub(crate) fn session_keys(
 pub(crate) struct Keypair {
     pub(crate) local_index: u32,
     pub(crate) created: Instant,
+    /// Age from which the keys are not used.
+    pub(crate) lasts: Duration,
     /// The data plane seals with this pair.
     pub(crate) sending: bool,
 }
 
 impl Keypair {
     pub(crate) fn usable(&self, now: Instant) -> bool {
-        self.sending && now < self.created + REJECT_AFTER_TIME
+        self.sending && now < self.created + self.lasts
     }
 }
 
@@ -117,6 +117,7 @@ mod tests {
         Keypair {
             local_index,
             created: Instant::now(),
+            lasts: Duration::MAX,
             sending: true,
         }
     }

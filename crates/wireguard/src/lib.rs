@@ -37,9 +37,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "amnezia")]
+pub mod amnezia;
 mod cookie;
 mod data;
 mod device;
+#[cfg_attr(not(feature = "amnezia"), path = "plain.rs")]
+mod disguise;
 pub mod echo;
 mod keys;
 pub mod message;
@@ -54,6 +58,7 @@ mod timers;
 
 pub use data::{DATA_HEADER_LEN, DATA_MIN_LEN, DataHeader, DataKeys, WireGuard};
 pub use device::{AddPeerError, Device};
+pub use disguise::Reader;
 pub use output::{Datagram, Output};
 pub use receive::Dropped;
 pub use timers::Activity;

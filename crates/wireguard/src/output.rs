@@ -8,24 +8,56 @@ use plane::{PeerId, SessionKeys};
 use crate::data::DataKeys;
 use crate::message::INITIATION_LEN;
 
-/// A datagram of the handshake: at most 148 bytes, kept in place.
-#[derive(Clone, Copy)]
+/// A datagram of the handshake: at most 148 bytes, kept in place; or one of AmneziaWG, and what precedes it.
+#[derive(Clone)]
 pub struct Datagram {
     bytes: [u8; INITIATION_LEN],
     len: u8,
+    #[cfg(feature = "amnezia")]
+    dressed: Option<Box<[u8]>>,
+    #[cfg(feature = "amnezia")]
+    before: Vec<Box<[u8]>>,
 }
 
 impl Datagram {
     /// The bytes to send.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
+        #[cfg(feature = "amnezia")]
+        if let Some(dressed) = &self.dressed {
+            return dressed;
+        }
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Datagrams that mean nothing, to be sent to the same address before this one. They count as no traffic.
+    #[must_use]
+    pub fn before(&self) -> &[Box<[u8]>] {
+        #[cfg(feature = "amnezia")]
+        return &self.before;
+        #[cfg(not(feature = "amnezia"))]
+        &[]
     }
 
     /// Whether it is the first message of a handshake.
     #[must_use]
     pub fn is_initiation(&self) -> bool {
-        crate::message::kind(self.as_bytes()) == Some(crate::message::TYPE_INITIATION)
+        crate::message::kind(&self.bytes) == Some(crate::message::TYPE_INITIATION)
+    }
+
+    /// The datagram `dressed`, which carries this message.
+    #[cfg(feature = "amnezia")]
+    pub(crate) fn dressed(message: Self, dressed: Box<[u8]>) -> Self {
+        Self {
+            dressed: Some(dressed),
+            ..message
+        }
+    }
+
+    /// The datagram after these.
+    #[cfg(feature = "amnezia")]
+    pub(crate) fn after(self, before: Vec<Box<[u8]>>) -> Self {
+        Self { before, ..self }
     }
 }
 
@@ -43,13 +75,18 @@ impl<const N: usize> From<[u8; N]> for Datagram {
         Self {
             bytes,
             len: N as u8,
+            #[cfg(feature = "amnezia")]
+            dressed: None,
+            #[cfg(feature = "amnezia")]
+            before: Vec::new(),
         }
     }
 }
 
 impl core::fmt::Debug for Datagram {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Datagram(type {}, {} bytes)", self.bytes[0], self.len)
+        let len = self.as_bytes().len();
+        write!(f, "Datagram(type {}, {len} bytes)", self.bytes[0])
     }
 }
 
@@ -80,6 +117,8 @@ pub enum Output {
         peer: PeerId,
         /// The source address.
         from: SocketAddr,
+        /// Whether the message begins a handshake.
+        begins: bool,
     },
     /// Open packets of this session from now on, and begin with an empty replay window.
     ///

@@ -8,6 +8,7 @@ use crypto::x25519::{PrivateKey, PublicKey};
 use plane::tai64n::{Clock, Tai64n};
 
 use crate::cookie::Jar;
+use crate::disguise::Junk;
 use crate::keys::Keypairs;
 use crate::message::CROSSING;
 use crate::noise::Initiator;
@@ -42,6 +43,7 @@ pub(crate) struct Peer {
     pub(crate) static_static: StaticStatic,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) jar: Jar,
+    pub(crate) junk: Junk,
     pub(crate) keys: Keypairs,
     pub(crate) pending: Option<Box<Pending>>,
     /// Timestamps that we have sent.
@@ -65,6 +67,7 @@ impl Peer {
             static_static: StaticStatic::Unknown,
             endpoint: None,
             jar: Jar::new(&public),
+            junk: Junk::default(),
             keys: Keypairs::default(),
             pending: None,
             clock: Clock::default(),

@@ -38,19 +38,36 @@ impl Device {
         if under_load {
             self.last_load = Some(now);
         }
-        match kind(datagram) {
+        #[cfg(feature = "amnezia")]
+        if !self.disguise.is_plain() {
+            let found = self.disguise.message(datagram, self.checker.as_ref());
+            let found = found.ok_or(Dropped::Malformed)?;
+            return self.receive_message((&found.message, &found.signed), from, now, out);
+        }
+        self.receive_message((datagram, datagram), from, now, out)
+    }
+
+    /// Takes a message, and the bytes that its MACs cover: they differ in the type only.
+    fn receive_message(
+        &mut self,
+        (message, signed): (&[u8], &[u8]),
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Dropped> {
+        match kind(message) {
             Some(TYPE_INITIATION) => {
-                let message = Initiation::parse(datagram).ok_or(Dropped::Malformed)?;
-                self.admit(datagram, message.sender, from, now, out)?;
+                let message = Initiation::parse(message).ok_or(Dropped::Malformed)?;
+                self.admit(signed, message.sender, from, now, out)?;
                 self.receive_initiation(&message, from, now, out)
             }
             Some(TYPE_RESPONSE) => {
-                let message = Response::parse(datagram).ok_or(Dropped::Malformed)?;
-                self.admit(datagram, message.sender, from, now, out)?;
+                let message = Response::parse(message).ok_or(Dropped::Malformed)?;
+                self.admit(signed, message.sender, from, now, out)?;
                 self.receive_response(&message, from, now, out)
             }
             Some(TYPE_COOKIE_REPLY) => {
-                let message = CookieReply::parse(datagram).ok_or(Dropped::Malformed)?;
+                let message = CookieReply::parse(message).ok_or(Dropped::Malformed)?;
                 self.receive_cookie(&message, now)
             }
             _ => Err(Dropped::Malformed),
@@ -71,6 +88,7 @@ impl Device {
             limiter,
             last_load,
             by_key,
+            disguise,
             ..
         } = self;
         let checker = checker.as_mut().ok_or(Dropped::NoPrivateKey)?;
@@ -81,12 +99,12 @@ impl Device {
             limiter.forget();
             return Ok(());
         }
-        if !checker.mac2_valid(datagram, from, now) {
+        if disguise.sends_cookies() && !checker.mac2_valid(datagram, from, now) {
             if let Some(reply) = checker.reply(datagram, sender, from, now) {
                 out.push(Output::Send {
                     peer: None,
                     to: from,
-                    datagram: reply.emit().into(),
+                    datagram: disguise.unsigned(reply.emit()),
                 });
             }
             return Err(Dropped::Cookie);
@@ -109,6 +127,7 @@ impl Device {
             private,
             by_key,
             indices,
+            disguise,
             ..
         } = self;
         let own = private.as_ref().ok_or(Dropped::NoPrivateKey)?;
@@ -141,7 +160,11 @@ impl Device {
             peer.left_waiting = true;
             peer.latest_timestamp = timestamp;
             peer.last_initiation = Some(now);
-            out.push(Output::Heard { peer: id, from });
+            out.push(Output::Heard {
+                peer: id,
+                from,
+                begins: true,
+            });
             return Err(Dropped::Crossed);
         }
 
@@ -155,12 +178,17 @@ impl Device {
         peer.last_initiation = Some(now);
         peer.left_waiting = false;
         peer.endpoint = Some(from);
-        out.push(Output::Heard { peer: id, from });
+        out.push(Output::Heard {
+            peer: id,
+            from,
+            begins: true,
+        });
 
         let local_index = indices.assign(id, random_index);
         let new = Keypair {
             local_index,
             created: now,
+            lasts: disguise.timings.reject_after(),
             sending: true,
         };
         retire(indices, id, peer.keys.install_responded(new), out);
@@ -171,7 +199,7 @@ impl Device {
         };
         out.push(Output::AddKeys {
             peer: id,
-            keys: session_keys(local_index, material, now, false),
+            keys: session_keys(local_index, material, now, false, &disguise.timings),
         });
 
         let response = Response {
@@ -180,14 +208,13 @@ impl Device {
             ephemeral: *answer.public().as_bytes(),
             sealed_nothing,
         };
-        let mut response = response.emit();
-        peer.jar.sign(&mut response, now);
-        peer.timers.session_derived(now);
+        let datagram = disguise.signed(response.emit(), &mut peer.jar, now);
+        peer.timers.session_derived(now, &disguise.timings);
         peer.timers.handshake_sent(now);
         out.push(Output::Send {
             peer: Some(id),
             to: from,
-            datagram: response.into(),
+            datagram,
         });
         self.requeue(id);
         Ok(())
@@ -205,6 +232,7 @@ impl Device {
             peers,
             private,
             indices,
+            disguise,
             ..
         } = self;
         let own = private.as_ref().ok_or(Dropped::NoPrivateKey)?;
@@ -230,7 +258,11 @@ impl Device {
         let asks = pending.asks;
         peer.pending = None;
         peer.endpoint = Some(from);
-        out.push(Output::Heard { peer: id, from });
+        out.push(Output::Heard {
+            peer: id,
+            from,
+            begins: false,
+        });
 
         let local_index = message.receiver;
         let usable = peer.keys.current().is_some_and(|keys| keys.usable(now));
@@ -242,6 +274,7 @@ impl Device {
         let new = Keypair {
             local_index,
             created: now,
+            lasts: disguise.timings.reject_after(),
             sending: true,
         };
         retire(indices, id, peer.keys.install_initiated(new), out);
@@ -252,7 +285,7 @@ impl Device {
         };
         out.push(Output::AddKeys {
             peer: id,
-            keys: session_keys(local_index, material, now, true),
+            keys: session_keys(local_index, material, now, true, &disguise.timings),
         });
         out.push(Output::SendWith {
             peer: id,
@@ -260,7 +293,7 @@ impl Device {
             confirm: true,
         });
         out.push(Output::HandshakeComplete { peer: id, at });
-        peer.timers.session_derived(now);
+        peer.timers.session_derived(now, &disguise.timings);
         peer.timers.handshake_complete();
         self.requeue(id);
         Ok(())

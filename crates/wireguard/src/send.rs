@@ -6,7 +6,7 @@ use crypto::x25519::PrivateKey;
 use plane::PeerId;
 
 use crate::device::{Device, peer_of, random_index};
-use crate::message::{IDENTIFIER, Initiation, REKEY_TIMEOUT, TAG_LEN};
+use crate::message::{IDENTIFIER, Initiation, TAG_LEN};
 use crate::noise::Initiator;
 use crate::output::Output;
 use crate::peer::Pending;
@@ -19,9 +19,10 @@ impl Device {
     ///
     /// May be called for every such packet. Initiations go out at most every 5 s, and none if keys came meanwhile.
     pub fn need_session(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
+        let spacing = self.disguise.timings.spacing();
         let current = self.peer_mut(id).and_then(|peer| peer.keys.current());
         // The keys came while the report was queued.
-        if current.is_some_and(|keys| keys.usable(now) && now < keys.created + REKEY_TIMEOUT) {
+        if current.is_some_and(|keys| keys.usable(now) && now < keys.created + spacing) {
             return;
         }
         self.initiate(id, true, now, out);
@@ -99,8 +100,10 @@ impl Device {
             private,
             indices,
             latest,
+            disguise,
             ..
         } = self;
+        let timings = &disguise.timings;
         let Some(peer) = peer_of(peers, id) else {
             return;
         };
@@ -113,7 +116,7 @@ impl Device {
         };
         let timers = &peer.timers;
         let soonest = [
-            timers.handshake_sent.map(|sent| sent + REKEY_TIMEOUT),
+            timers.handshake_sent.map(|sent| sent + timings.spacing()),
             // The answer to a probe may be in transit, which serves as well.
             timers.probe_sent.map(|sent| sent + PROBE_TIMEOUT),
         ];
@@ -148,8 +151,8 @@ impl Device {
             sealed_static,
             sealed_timestamp,
         };
-        let mut message = message.emit();
-        peer.jar.sign(&mut message, now);
+        let datagram = disguise.signed(message.emit(), &mut peer.jar, now);
+        let datagram = disguise.precede(datagram, &mut peer.junk, now, wall);
         peer.pending = Some(Box::new(Pending {
             local_index,
             initiator,
@@ -158,11 +161,11 @@ impl Device {
         }));
         peer.timers.wanted = false;
         peer.timers.handshake_sent(now);
-        peer.timers.retransmit = Some(peer.timers.retransmit_after(now, jitter));
+        peer.timers.retransmit = Some(peer.timers.retransmit_after(now, jitter, timings));
         out.push(Output::Send {
             peer: Some(id),
             to,
-            datagram: message.into(),
+            datagram,
         });
     }
 }

@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 use plane::{PeerId, Times};
 
 use crate::device::{Device, peer_of};
-use crate::message::{
-    KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_ATTEMPT_TIME, REKEY_TIMEOUT, REKEY_TIMEOUT_JITTER,
-};
+use crate::disguise::Timings;
+use crate::message::REKEY_TIMEOUT_JITTER;
 use crate::output::Output;
 
 /// The data plane's notes about one peer, which three of the timers go by.
@@ -103,8 +102,8 @@ impl Timers {
     }
 
     /// Starts the timer that zeroes keys: new keys exist, whichever end began.
-    pub(crate) fn session_derived(&mut self, now: Instant) {
-        self.zero = Some(now + REJECT_AFTER_TIME * 3);
+    pub(crate) fn session_derived(&mut self, now: Instant, timings: &Timings) {
+        self.zero = Some(now + timings.reject_after() * 3);
     }
 
     /// Records that a handshake message was sent.
@@ -114,20 +113,25 @@ impl Timers {
     }
 
     /// When the retransmit timer is due after an initiation at `now`: not later than the end of the attempt.
-    pub(crate) fn retransmit_after(&self, now: Instant, jitter: Duration) -> Instant {
-        let regular = now + REKEY_TIMEOUT + jitter;
+    pub(crate) fn retransmit_after(
+        &self,
+        now: Instant,
+        jitter: Duration,
+        timings: &Timings,
+    ) -> Instant {
+        let regular = now + timings.rekey_timeout() + jitter;
         self.attempt_since
-            .map_or(regular, |since| regular.min(since + REKEY_ATTEMPT_TIME))
+            .map_or(regular, |since| regular.min(since + timings.attempt_time()))
     }
 
     /// When the new-handshake timer is due.
-    fn new_handshake_due(&self, activity: &Activity) -> Option<Instant> {
+    fn new_handshake_due(&self, activity: &Activity, timings: &Timings) -> Option<Instant> {
         let mut since = activity.unanswered_since?;
         if let Some(fired) = self.new_handshake_fired.filter(|&fired| fired >= since) {
             activity.last_data_sent.filter(|&sent| sent > fired)?;
             since = fired;
         }
-        Some(since + KEEPALIVE_TIMEOUT + REKEY_TIMEOUT + self.new_handshake_jitter)
+        Some(since + timings.silence() + self.new_handshake_jitter)
     }
 }
 
@@ -192,9 +196,13 @@ impl Device {
     /// Looks at the notes: runs the timers that are due, then arms the next look or disarms the peer.
     fn check(&mut self, id: PeerId, activity: &Activity, now: Instant, out: &mut Vec<Output>) {
         let jitter = self.jitter();
-        let Some(peer) = self.peer_mut(id) else {
+        let Self {
+            peers, disguise, ..
+        } = self;
+        let Some(peer) = peer_of(peers, id) else {
             return;
         };
+        let timings = &disguise.timings;
         if activity.unacknowledged_since.is_none() && activity.unanswered_since.is_none() {
             peer.timers.check = None;
             peer.timers.new_handshake_jitter = jitter;
@@ -203,9 +211,9 @@ impl Device {
         }
         let keepalive = activity
             .unacknowledged_since
-            .map(|since| since + KEEPALIVE_TIMEOUT);
-        let new_handshake = peer.timers.new_handshake_due(activity);
-        let later = [keepalive, new_handshake, Some(now + KEEPALIVE_TIMEOUT)];
+            .map(|since| since + timings.keepalive());
+        let new_handshake = peer.timers.new_handshake_due(activity, timings);
+        let later = [keepalive, new_handshake, Some(now + timings.keepalive())];
         peer.timers.check = later.into_iter().flatten().filter(|&at| at > now).min();
 
         if new_handshake.is_some_and(|at| at <= now) {
@@ -238,17 +246,22 @@ impl Device {
     }
 
     fn retransmit(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
-        let Some(peer) = self.peer_mut(id) else {
+        let Self {
+            peers, disguise, ..
+        } = self;
+        let timings = &disguise.timings;
+        let Some(peer) = peer_of(peers, id) else {
             return;
         };
         let timers = &mut peer.timers;
         if timers
             .attempt_since
-            .is_some_and(|since| now >= since + REKEY_ATTEMPT_TIME)
+            .is_some_and(|since| now >= since + timings.attempt_time())
         {
             timers.attempt_since = None;
             // The state of a failed handshake must be zeroed in time, and packets must not wait for ever.
-            timers.zero.get_or_insert(now + REJECT_AFTER_TIME * 3);
+            let zero = now + timings.reject_after() * 3;
+            timers.zero.get_or_insert(zero);
             out.push(Output::DropStaged { peer: id });
         } else {
             self.initiate(id, false, now, out);

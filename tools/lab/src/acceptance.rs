@@ -231,9 +231,14 @@ pub fn drops(host: &Host, reason: &str) -> u64 {
 
 /// Sends a UAPI request directly and returns the answer, for requests that the installed `wg` cannot make.
 pub fn uapi(host: &Host, interface: &str, request: &str) -> String {
+    uapi_at(host, "/var/run/wireguard", interface, request)
+}
+
+/// Sends a UAPI request to a socket in this directory.
+pub fn uapi_at(host: &Host, directory: &str, interface: &str, request: &str) -> String {
     use std::os::unix::net::UnixStream;
     host.run(|| {
-        let mut stream = UnixStream::connect(format!("/var/run/wireguard/{interface}.sock"))?;
+        let mut stream = UnixStream::connect(format!("{directory}/{interface}.sock"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(request.as_bytes())?;
         let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);

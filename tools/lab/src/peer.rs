@@ -1,5 +1,6 @@
 //! WireGuard programs behind one trait, started in a host and configured by `wg`.
 
+mod amnezia;
 mod boringtun;
 mod gotatun;
 mod millrace;
@@ -10,6 +11,7 @@ mod wireguard_go;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use amnezia::AmneziaWg;
 pub use boringtun::BoringTun;
 pub use gotatun::GotaTun;
 pub use millrace::Millrace;

@@ -373,6 +373,10 @@ impl File {
                  --full-tunnel, or larger networks",
             ));
         }
+        #[cfg(feature = "amnezia")]
+        let amnezia = config::amnezia::lines(&self.tunnel.interface.amnezia);
+        #[cfg(not(feature = "amnezia"))]
+        let amnezia = "";
         let text = secret(&[
             "[Interface]\nPrivateKey = ",
             &private,
@@ -380,6 +384,7 @@ impl File {
             &list_of(own),
             "\n",
             &dns,
+            &amnezia,
             "\n[Peer]\nPublicKey = ",
             &self.key,
             "\nPresharedKey = ",

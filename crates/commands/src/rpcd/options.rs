@@ -13,8 +13,12 @@ use zeroize::{Zeroize as _, Zeroizing};
 pub(super) fn of(text: &str) -> Option<Value> {
     let import = wgquick::parse(text, "", Permissions::NONE);
     let (tunnel, _) = import.into_tunnel().ok()?;
-    // Options cannot express the file's own lines, or a server at home.
+    // Options cannot express the file's own lines, a server at home, or AmneziaWG.
     if !tunnel.lines.is_default() || tunnel.home.is_some() {
+        return None;
+    }
+    #[cfg(feature = "amnezia")]
+    if !tunnel.interface.amnezia.is_plain() {
         return None;
     }
     let named = clients::sections(text);

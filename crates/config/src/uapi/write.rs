@@ -13,6 +13,9 @@ pub struct DeviceState {
     pub listen_port: u16,
     /// Firewall mark of outgoing datagrams; 0 means no mark.
     pub fwmark: u32,
+    /// AmneziaWG's settings.
+    #[cfg(feature = "amnezia")]
+    pub amnezia: wireguard::amnezia::Settings,
 }
 
 /// One peer's part of the answer to `get=1`.
@@ -57,6 +60,8 @@ pub fn write_get(
     if device.fwmark != 0 {
         writeln!(out, "fwmark={}", device.fwmark)?;
     }
+    #[cfg(feature = "amnezia")]
+    crate::amnezia::write(out, &device.amnezia)?;
     for peer in peers {
         write_peer(out, &peer)?;
     }

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use zeroize::Zeroizing;
 
 use super::Parser;
+#[cfg(feature = "amnezia")]
+use crate::amnezia;
 use crate::home::HomeServer;
 use crate::keys::{
     OK, Texts, Verdicted, compact, joined, key, number, parsed, shown, some, store, texts, up_to,
@@ -12,7 +14,9 @@ use crate::keys::{
 };
 use crate::pool::Pool;
 use crate::tunnel::{Interface, Peer, Scripts, Table, Tunnel};
-use crate::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, decimal};
+#[cfg(not(feature = "amnezia"))]
+use crate::types::decimal;
+use crate::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32};
 
 /// A key of a `wg-quick` file.
 pub(super) struct Row {
@@ -143,9 +147,71 @@ pub(super) const ROWS: &[Row] = &[
     .dispensable(),
 ];
 
+/// Keys that a program without AmneziaWG refuses.
+#[cfg(not(feature = "amnezia"))]
+const AMNEZIA: &[Row] = &[];
+
+/// Rows of AmneziaWG's keys, with or without a function that takes an empty value.
+#[cfg(feature = "amnezia")]
+macro_rules! amnezia {
+    ($($name:literal $($clear:ident)?),* $(,)?) => {
+        &[$(
+            Row::new(
+                $name,
+                Kind::Interface(
+                    |it, value| amnezia::set(&mut it.amnezia, $name, value),
+                    |it| amnezia::show(&it.amnezia, $name),
+                ),
+            )
+            $(.$clear(|it| {
+                let _ = it.amnezia.set($name, "");
+            }))?,
+        )*]
+    };
+}
+
+/// Keys of AmneziaWG. Amnezia's programs write an empty value for a packet that is not set.
+#[cfg(feature = "amnezia")]
+const AMNEZIA: &[Row] = amnezia![
+    "Jc",
+    "Jmin",
+    "Jmax",
+    "S1",
+    "S2",
+    "S3",
+    "S4",
+    "H1",
+    "H2",
+    "H3",
+    "H4",
+    "I1" clear,
+    "I2" clear,
+    "I3" clear,
+    "I4" clear,
+    "I5" clear,
+    "J1" clear,
+    "J2" clear,
+    "J3" clear,
+    "Itime",
+    "HeaderProtectionKey",
+    "ContentPaddingAddition",
+    "RekeyAfterTime",
+    "RekeyTimeout",
+    "RejectAfterTime",
+    "KeepaliveTimeout",
+    "MaxHandshakeAttempts",
+    "RandomTrailers",
+    "DisableCookies",
+];
+
+/// All keys that this program knows.
+pub(super) fn all() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().chain(AMNEZIA)
+}
+
 /// The key of this name, written in any case.
 pub(super) fn find(name: &str) -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name))
+    all().find(|row| row.name.eq_ignore_ascii_case(name))
 }
 
 impl Tunnel {
@@ -171,7 +237,7 @@ impl Tunnel {
         }
         let mut scripts = self.interface.scripts.clone();
         out.push_str("[Interface]\n");
-        for Row { name, kind, .. } in ROWS {
+        for Row { name, kind, .. } in all() {
             let values = match kind {
                 Kind::Interface(_, show) => show(&self.interface),
                 Kind::Script(place) => texts(place(&mut scripts)),
@@ -182,7 +248,7 @@ impl Tunnel {
         for peer in &self.peers {
             out.push_str("\n[Peer]\n");
             write_texts("#! ", "Name", texts(&peer.name), &mut out);
-            for Row { name, kind, .. } in ROWS {
+            for Row { name, kind, .. } in all() {
                 if let Kind::Peer(_, show) | Kind::OfPeers(_, show) = kind {
                     write_texts("", name, show(peer), &mut out);
                 }
@@ -201,6 +267,8 @@ impl Tunnel {
         let names: usize = texts.map(|text| text.len() + 16).sum();
         // 64 covers an address with its prefix and separator, 512 the fixed lines of a section
         // with the longest name and an endpoint of the longest host name.
+        #[cfg(feature = "amnezia")]
+        let names = names + amnezia::size(&interface.amnezia);
         512 + names
             + 64 * (interface.addresses.len() + interface.dns.len())
             + 512 * self.peers.len()
@@ -217,13 +285,17 @@ pub(super) fn harmless(key: &str) -> Option<&'static str> {
 }
 
 /// True for keys with which AmneziaWG disguises its packets.
+#[cfg(not(feature = "amnezia"))]
 pub(super) fn is_amnezia(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let numbered = |letters: &str| {
         let digit = key.strip_prefix(|c| letters.contains(c));
         digit.is_some_and(|rest| rest.len() == 1 && decimal(rest).is_some())
     };
-    matches!(key.as_str(), "jc" | "jmin" | "jmax" | "itime") || numbered("shij")
+    matches!(
+        key.as_str(),
+        "jc" | "jmin" | "jmax" | "itime" | "headerprotectionkey" | "randomtrailers"
+    ) || numbered("shij")
 }
 
 fn endpoint(peer: &mut Peer, value: &str) -> Verdicted {
@@ -369,9 +441,18 @@ fn private_key(interface: &mut Interface, value: &str) -> Verdicted {
 }
 
 fn keepalive(peer: &mut Peer, value: &str) -> Verdicted {
-    let seconds = off_or(&compact(value), |text| up_to(text, u16::MAX.into()));
+    let value = compact(value);
+    // AmneziaWG 3.0 draws each interval from a range.
+    let (text, more) = value.split_once('-').unwrap_or((&value, ""));
+    let seconds = off_or(text, |text| up_to(text, u16::MAX.into()));
+    let seconds =
+        seconds.filter(|_| more.is_empty() || up_to::<u16>(more, u16::MAX.into()).is_some());
     let wanted = "must be `off` or a number of seconds up to 65535";
-    some(&mut peer.persistent_keepalive, seconds.ok_or(wanted))
+    some(&mut peer.persistent_keepalive, seconds.ok_or(wanted))?;
+    Ok(match more {
+        "" => String::new(),
+        _ => format!("taken as {text}: Millrace keeps to the shortest interval"),
+    })
 }
 
 fn base64(key: Option<&Key32>) -> Texts {

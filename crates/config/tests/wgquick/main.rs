@@ -68,7 +68,7 @@ fn lines_that_can_be_left_out_leave_a_tunnel_without_them() {
     for lines in [
         "Address = 10.0.0.300",
         "Table = blue",
-        "Jc = 4",
+        "S1 = x",
         "FwMark = x",
     ] {
         assert!(!interface(lines).is_usable(), "{lines}");
@@ -232,6 +232,8 @@ fn every_key_is_read() {
     let ranges = ["10.0.0.0/24", "fd00::/64", "192.168.1.0/24"];
     let expected = Tunnel {
         interface: Interface {
+            #[cfg(feature = "amnezia")]
+            amnezia: Default::default(),
             private_key: Some(Key32::from_base64(PRIVATE).unwrap()),
             listen_port: Some(51820),
             fwmark: Some(0xca6c),
@@ -403,8 +405,8 @@ fn faults_name_the_line_and_the_remedy() {
             "wg0.conf:3: a second [Interface], after that of line 1",
         ),
         ("[Peer]", "wg0.conf:3: this [Peer] has no PublicKey"),
-        ("Jc = 4", "wg0.conf:3: Jc: an AmneziaWG setting"),
-        ("H1 = 4", "H1: an AmneziaWG setting"),
+        ("Jc = x", "wg0.conf:3: Jc: must be a number"),
+        ("H1 = 4", "wg0.conf:1: H1 and H4 overlap"),
     ];
     for (lines, message) in cases {
         let found = fault(interface(lines));

@@ -85,6 +85,8 @@ prop_compose! {
         scripts in scripts(),
     ) -> Interface {
         Interface {
+            #[cfg(feature = "amnezia")]
+            amnezia: Default::default(),
             private_key: Some(private_key), listen_port, fwmark, addresses, dns, dns_search,
             mtu, table, save_config, scripts,
         }

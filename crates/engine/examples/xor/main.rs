@@ -49,13 +49,15 @@ impl Wire for Xor {
     const STAGES: bool = false;
     const ECN: bool = false;
     type Window = ReplayWindow;
+    type Reader = ();
 
-    fn classify(&self, datagram: &[u8]) -> Class {
+    fn classify(&self, (): &(), datagram: &[u8]) -> Class {
         match datagram {
             [MAGIC, session, a, b, c, d, e, f, g, h, ..] => Class::Data {
                 session: SessionName::Index((*session).into()),
                 counter: u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
                 header: HEAD,
+                or_control: false,
             },
             _ => Class::Malformed,
         }

@@ -31,13 +31,15 @@ impl Wire for Toy {
     const STAGES: bool = false;
     const ECN: bool = false;
     type Window = ReplayWindow;
+    type Reader = ();
 
-    fn classify(&self, datagram: &[u8]) -> Class {
+    fn classify(&self, (): &(), datagram: &[u8]) -> Class {
         match datagram {
             [session, high, low, ..] => Class::Data {
                 session: SessionName::Index((*session).into()),
                 counter: u16::from_be_bytes([*high, *low]).into(),
                 header: HEADER,
+                or_control: false,
             },
             _ => Class::Control,
         }

@@ -11,6 +11,7 @@ use netio::tun::{GsoKind, Tun, VnetHdr};
 use netio::udp::Endpoint;
 use plane::{DataPlane as _, Line, LineId, Transports as _};
 use std::net::Ipv6Addr;
+use std::sync::atomic::AtomicUsize;
 
 #[test]
 fn packets_are_numbered_padded_and_sealed_in_the_order_in_which_they_were_read() {
@@ -50,6 +51,35 @@ fn super_packets_leave_as_packets_with_checksums_of_their_own() {
         assert!(whole == data, "udp {as_udp}, IPv6 {v6}");
         assert_eq!(world.plane.tunnel.outbound().super_packets.value(), 1);
     }
+}
+
+/// A format that pads at random costs no more datagrams at a time than one that does not.
+#[test]
+fn packets_of_one_length_share_one_random_padding() {
+    let key = Key {
+        paddings: Some(AtomicUsize::new(0)),
+        ..Key::new(1, 1)
+    };
+    let mut world: World = World::with_key(key);
+    let data: Vec<u8> = (0..10_300_u32).map(|i| (i % 251) as u8).collect();
+    let segments = with_header(&joined(false, false, (9, 1), 1000, &data));
+    let packet = tcp(false, (9, 1), 7, &[5; 1000]);
+    let before = world.plane.tunnel.outbound().syscalls.value();
+    world.host_sends(&[segments.clone(), plain(&packet), segments, plain(&packet)]);
+    let received = world.peer_receives(24);
+    let (full, last): (Vec<_>, Vec<_>) = received
+        .iter()
+        .partition(|(_, inner)| trimmed(inner).len() == packet.len());
+    assert_eq!((full.len(), last.len()), (22, 2));
+    let padded = full[0].1.len();
+    assert!(padded > packet.len());
+    assert!(full.iter().all(|(_, inner)| inner.len() == padded));
+    for (_, inner) in last {
+        assert!(inner.len() > trimmed(inner).len() && inner.len() <= padded);
+        assert_eq!(payload(inner).len(), 300);
+    }
+    let calls = world.plane.tunnel.outbound().syscalls.value() - before;
+    assert!(calls < 24, "{calls}");
 }
 
 #[test]

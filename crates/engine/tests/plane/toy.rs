@@ -6,6 +6,7 @@ use plane::{
 };
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Header: type, sender's session number, receiver index, packet number.
@@ -60,8 +61,9 @@ impl<const STAGES: bool> Wire for Toy<STAGES> {
     const ECN: bool = true;
     const RECORD_HEADER: usize = RECORD_HEADER;
     type Window = ReplayWindow;
+    type Reader = ();
 
-    fn classify(&self, datagram: &[u8]) -> Class {
+    fn classify(&self, (): &(), datagram: &[u8]) -> Class {
         match datagram.first() {
             Some(&kind @ (NAMED | OF_SENDER)) if datagram.len() >= HEADER + TAG => {
                 let (receiver, counter) = names(datagram);
@@ -73,6 +75,7 @@ impl<const STAGES: bool> Wire for Toy<STAGES> {
                     },
                     counter,
                     header: HEADER,
+                    or_control: false,
                 }
             }
             Some(&CONTROL) => Class::Control,
@@ -94,10 +97,6 @@ impl<const STAGES: bool> Wire for Toy<STAGES> {
     fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
         let len = u16::try_from(packet.len()).ok()?;
         Some([&len.to_be_bytes(), packet].concat())
-    }
-
-    fn padded(&self, len: usize, mtu: usize) -> usize {
-        len.next_multiple_of(16).min(mtu.max(len))
     }
 
     fn loops(&self, datagram: &[u8], to: SocketAddr, receiver: u32, endpoint: &Endpoint) -> bool {
@@ -138,6 +137,8 @@ pub(crate) struct Key {
     pub(crate) on_open: Option<Hook>,
     /// Changes packets before they are sealed and after they are opened.
     pub(crate) on_adjust: Option<fn(&mut [u8])>,
+    /// Number of paddings drawn so far, each longer than the one before; `None` to pad to 16 bytes.
+    pub(crate) paddings: Option<AtomicUsize>,
     /// The pieces of the packet that is being joined.
     pub(crate) pieces_so_far: Mutex<Vec<u8>>,
 }
@@ -246,6 +247,13 @@ impl Key {
 }
 
 impl Format for Key {
+    fn padded(&self, len: usize, mtu: usize) -> usize {
+        let drawn = self.paddings.as_ref();
+        let drawn = drawn.map(|number| 10 + 7 * number.fetch_add(1, Ordering::Relaxed));
+        let padded = drawn.map_or_else(|| len.next_multiple_of(16), |more| len + more);
+        padded.min(mtu.max(len))
+    }
+
     fn head(&self) -> usize {
         HEADER + self.extra + if self.records { RECORD_HEADER } else { 0 }
     }

@@ -138,7 +138,7 @@ mod tests {
             material(Cipher::Aes256Gcm, layout, false),
             Instant::now(),
         );
-        let Class::Data { session, .. } = OpenVpn::Server.classify(&layout.header(3)) else {
+        let Class::Data { session, .. } = OpenVpn::Server.classify(&(), &layout.header(3)) else {
             panic!("no data packet");
         };
         assert_eq!(session, SessionName::Index(keys.session));

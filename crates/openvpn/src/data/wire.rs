@@ -149,6 +149,7 @@ fn data(session: SessionName, header: usize) -> Class {
         session,
         counter: 0,
         header,
+        or_control: false,
     }
 }
 
@@ -165,9 +166,10 @@ impl Wire for OpenVpn {
     /// 8,128 packets and no clock. Stock's default is 64 packets and 15 seconds, which loses packets on lines that
     /// reorder or stall.
     type Window = ReplayWindow;
+    type Reader = ();
 
     #[inline]
-    fn classify(&self, datagram: &[u8]) -> Class {
+    fn classify(&self, (): &(), datagram: &[u8]) -> Class {
         let Some(Head { opcode, key_id }) = Head::peek(datagram) else {
             return Class::Malformed;
         };
@@ -300,35 +302,38 @@ mod tests {
     fn data_packets_name_their_session() {
         let v2 = [DATA_V2 << 3 | 2, 0, 1, 4, 9];
         assert_eq!(
-            OpenVpn::Server.classify(&v2),
+            OpenVpn::Server.classify(&(), &v2),
             data(SessionName::Index(260 * 8 + 2), 4)
         );
-        assert_eq!(CLIENT.classify(&v2), data(SessionName::Index(2), 4));
+        assert_eq!(CLIENT.classify(&(), &v2), data(SessionName::Index(2), 4));
         let nameless = [DATA_V2 << 3 | 2, 0xff, 0xff, 0xff, 9];
         assert_eq!(
-            OpenVpn::Server.classify(&nameless),
+            OpenVpn::Server.classify(&(), &nameless),
             data(SessionName::OfSender(2), 4)
         );
         let v1 = [DATA_V1 << 3 | 7, 9];
         assert_eq!(
-            OpenVpn::Server.classify(&v1),
+            OpenVpn::Server.classify(&(), &v1),
             data(SessionName::OfSender(7), 1)
         );
-        assert_eq!(CLIENT.classify(&v1), data(SessionName::Index(7), 1));
+        assert_eq!(CLIENT.classify(&(), &v1), data(SessionName::Index(7), 1));
     }
 
     #[test]
     fn unknown_opcodes_are_malformed() {
         for datagram in [&[][..], &[0], &[1 << 3], &[2 << 3, 1], &[12 << 3], &[0xff]] {
-            assert_eq!(OpenVpn::Server.classify(datagram), Class::Malformed);
-            assert_eq!(CLIENT.classify(datagram), Class::Malformed);
+            assert_eq!(OpenVpn::Server.classify(&(), datagram), Class::Malformed);
+            assert_eq!(CLIENT.classify(&(), datagram), Class::Malformed);
         }
         assert_eq!(
-            OpenVpn::Server.classify(&[DATA_V2 << 3, 0, 1]),
+            OpenVpn::Server.classify(&(), &[DATA_V2 << 3, 0, 1]),
             Class::Malformed
         );
         for opcode in [3, 4, 5, 7, 8, 10, 11] {
-            assert_eq!(OpenVpn::Server.classify(&[opcode << 3]), Class::Control);
+            assert_eq!(
+                OpenVpn::Server.classify(&(), &[opcode << 3]),
+                Class::Control
+            );
         }
     }
 

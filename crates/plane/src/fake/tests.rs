@@ -41,7 +41,8 @@ impl Wire for Toy {
     const STAGES: bool = false;
     const ECN: bool = false;
     type Window = ReplayWindow;
-    fn classify(&self, _: &[u8]) -> Class {
+    type Reader = ();
+    fn classify(&self, (): &(), _: &[u8]) -> Class {
         Class::Control
     }
     fn loops(&self, _: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {

@@ -3,11 +3,15 @@
 use super::host::Refused;
 use super::machine::{Cx, Machine};
 use super::peers::PeerEntry;
+#[cfg(feature = "amnezia")]
+use config::amnezia::Change;
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
 use lines::names::Name;
 use plane::{Endpoint, PeerId, RouteChange};
+#[cfg(feature = "amnezia")]
+use wireguard::amnezia::Profile;
 use wireguard::{AddPeerError, Output};
 
 // Linux's `errno` values of the UAPI, the same on every architecture we build for.
@@ -28,6 +32,10 @@ impl Machine {
     }
 
     pub(super) fn set_device(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        #[cfg(feature = "amnezia")]
+        if !set.amnezia.is_empty() {
+            self.set_amnezia(&set.amnezia, cx)?;
+        }
         if let Some(key) = &set.private_key {
             self.set_private_key(key, cx);
         }
@@ -50,6 +58,27 @@ impl Machine {
         cx.commit_routes();
         self.translate(out, None, cx);
         result
+    }
+
+    /// Changes AmneziaWG's settings, or refuses them before anything has changed. Packets that wait for a session keep
+    /// waiting: they are laid out for the next.
+    #[cfg(feature = "amnezia")]
+    fn set_amnezia(&mut self, change: &Change, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let current = self.device.settings();
+        let settings = match change.apply(&current) {
+            Ok(settings) if settings == current => return Ok(()),
+            Ok(settings) => settings,
+            Err(words) => return refused(EINVAL, words),
+        };
+        for hint in settings.hints(None) {
+            cx.log(log::Level::Warn, &hint.to_string());
+        }
+        let (mut out, now) = (Vec::new(), cx.now.monotonic);
+        let profile = Profile::new(settings);
+        self.device.set_profile(profile.clone(), now, &mut out);
+        cx.host.set_profile(profile);
+        self.translate(out, None, cx);
+        Ok(())
     }
 
     fn set_port(&mut self, port: u16, cx: &mut Cx<'_>) -> Result<(), Refused> {

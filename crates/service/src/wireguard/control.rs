@@ -8,13 +8,21 @@ use wireguard::message::INITIATION_LEN;
 use wireguard::{Activity, Output};
 
 /// Limits of the control thread's inbox, with the kernel's queue length. A full inbox is at most a second's work on a
-/// small core, while a client waits five seconds. The longest datagram is an initiation.
+/// small core, while a client waits five seconds.
 pub(super) const INBOX: InboxLimits = InboxLimits {
     datagrams: 4096,
-    longest: INITIATION_LEN,
+    longest: LONGEST,
     // The only part of the answer to a probe that is read.
     message_head: INITIATION_LEN,
     active: true,
+};
+
+/// Bytes of the longest handshake datagram: an initiation, or one of AmneziaWG behind the longest prefix and before the
+/// longest trailer of other programs.
+const LONGEST: usize = if cfg!(feature = "amnezia") {
+    2048
+} else {
+    INITIATION_LEN
 };
 
 /// Number of waiting messages from which the device counts as under load, as in the kernel.
@@ -125,6 +133,9 @@ impl Machine {
                     self.asked_by_line(id, cx.now.monotonic);
                 }
                 let bytes = datagram.as_bytes();
+                for junk in datagram.before() {
+                    cx.plane.send_to_peer(id, None, junk);
+                }
                 cx.plane.note_sent(id, cx.now.monotonic, bytes.len());
                 if let Some((from, _)) = received.filter(|_| !begins && self.answers_by_line()) {
                     cx.plane.send(&from, bytes);
@@ -133,13 +144,9 @@ impl Machine {
                 // The data plane knows best where the peer is, and which of our addresses it sends to.
                 cx.plane.send_to_peer(id, None, bytes);
             }
-            Output::Heard { peer, from } => {
+            Output::Heard { peer, from, begins } => {
                 let (from, bytes) = received.unwrap_or_else(|| (Line::udp(Endpoint::new(from)), 0));
-                if let Some(entry) = self
-                    .peers
-                    .get_mut(&peer)
-                    .filter(|_| bytes == INITIATION_LEN)
-                {
+                if let Some(entry) = self.peers.get_mut(&peer).filter(|_| begins) {
                     let received = cx.peer(peer).times.last_received;
                     entry.silence.called(cx.now.monotonic, received);
                 }

@@ -37,6 +37,8 @@ const NEWS: u64 = 2;
 const SIGNAL: u64 = 3;
 const UAPI: u64 = 4;
 const STATUS: u64 = 5;
+/// The UAPI socket for `awg`.
+const AMNEZIA: u64 = 6;
 
 /// The MTU that leaves room for IPv6 and WireGuard on a 1500-byte line.
 const MTU: u32 = 1420;
@@ -94,6 +96,7 @@ pub struct Daemon {
     wake: Arc<Waker>,
     server: Server,
     uapi: Listener,
+    amnezia: Option<Listener>,
     status: Option<Listener>,
     news: Monitor,
     signals: Signals,
@@ -179,7 +182,13 @@ impl Daemon {
         let status = Listener::status(&ifname)
             .inspect_err(|e| log::warn!("cannot open the status socket: {e}"))
             .ok();
-        for listener in std::iter::once(&uapi).chain(&status) {
+        #[cfg(feature = "amnezia")]
+        let amnezia = Listener::amnezia(&ifname)
+            .inspect_err(|e| log::debug!("cannot open the socket for `awg`: {e}"))
+            .ok();
+        #[cfg(not(feature = "amnezia"))]
+        let amnezia = None;
+        for listener in std::iter::once(&uapi).chain(&status).chain(&amnezia) {
             listener
                 .socket
                 .set_nonblocking(true)
@@ -250,6 +259,7 @@ impl Daemon {
             wake,
             server,
             uapi,
+            amnezia,
             status,
             news,
             signals,
@@ -317,7 +327,11 @@ impl Daemon {
 
     /// Waits for something to do and does it.
     fn turn(&mut self, poller: &Poller, until: Option<Instant>) -> io::Result<News> {
-        let sockets = [(Some(&self.uapi), UAPI), (self.status.as_ref(), STATUS)];
+        let sockets = [
+            (Some(&self.uapi), UAPI),
+            (self.status.as_ref(), STATUS),
+            (self.amnezia.as_ref(), AMNEZIA),
+        ];
         let sockets = sockets.into_iter();
         let sockets = sockets.filter_map(|(it, token)| Some((it?.socket.as_fd(), token)));
         self.gate.follow(poller, sockets, Instant::now())?;
@@ -343,6 +357,12 @@ impl Daemon {
                 UAPI => {
                     let accepted = self.server.accept_uapi(&self.uapi);
                     turn_away(&mut self.gate, accepted, &self.uapi);
+                }
+                AMNEZIA => {
+                    if let Some(listener) = &self.amnezia {
+                        let accepted = self.server.accept_uapi(listener);
+                        turn_away(&mut self.gate, accepted, listener);
+                    }
                 }
                 STATUS => {
                     if let Some(status) = &self.status {

@@ -5,7 +5,11 @@ use lines::control::{LineFacts, LineUsage};
 use lines::names::LookUp;
 use plane::{Endpoint, LineId};
 use std::net::IpAddr;
+#[cfg(feature = "amnezia")]
+use std::sync::Arc;
 use std::time::SystemTime;
+#[cfg(feature = "amnezia")]
+use wireguard::amnezia::Profile;
 
 /// The calls that a [`Machine`](super::Machine) makes to its host. None of them calls the machine back.
 pub trait Host {
@@ -50,6 +54,12 @@ pub trait Host {
 
     /// Ends the interface if the kernel has deleted it.
     fn check_link(&mut self);
+
+    /// Gives data packets another form, that of AmneziaWG or WireGuard's own, from the next session on.
+    #[cfg(feature = "amnezia")]
+    fn set_profile(&mut self, profile: Option<Arc<Profile>>) {
+        let _ = profile;
+    }
 
     /// Takes answers to pings with this token out of the peers' packets; 0 for none.
     fn watch_echoes(&mut self, token: u64);

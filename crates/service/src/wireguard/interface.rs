@@ -10,6 +10,8 @@ use super::recall;
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
 use ::wireguard::WireGuard;
+#[cfg(feature = "amnezia")]
+use ::wireguard::amnezia::Profile;
 use config::lines::Lines;
 use config::pool::Server;
 use config::settings::MtuProbe;
@@ -26,6 +28,8 @@ use plane::Now;
 use plane::{Endpoint, Line, LineId};
 use std::net::IpAddr;
 use std::path::PathBuf;
+#[cfg(feature = "amnezia")]
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Maximum number of handshake messages served before everything else gets a turn: signals, timers and
@@ -132,6 +136,11 @@ impl Host for Here<'_> {
         if let Some(file) = &mut self.outside.floor {
             file.raise(floor);
         }
+    }
+
+    #[cfg(feature = "amnezia")]
+    fn set_profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.outside.protocol.set_profile(profile);
     }
 
     fn keep_address(&mut self, name: &str, address: IpAddr) {

@@ -188,6 +188,9 @@ impl Outside for Around<'_, '_> {
         for output in out {
             if let Output::Send { datagram, .. } = output {
                 let bytes = datagram.as_bytes();
+                for junk in datagram.before() {
+                    self.cx.plane.send(&line, junk);
+                }
                 self.cx.plane.note_sent(peer, now, bytes.len());
                 self.cx.plane.send(&line, bytes);
             }

@@ -425,6 +425,8 @@ impl Machine {
             private_key: self.private_key.clone(),
             listen_port: self.bound.unwrap_or(self.port),
             fwmark: self.mark,
+            #[cfg(feature = "amnezia")]
+            amnezia: self.device.settings(),
         };
         let peers = self.peers.iter().map(|(id, entry)| {
             let moved = plane.peer(*id).unwrap_or_default();

@@ -19,7 +19,12 @@ impl ProbePlan {
     /// Skips peers without an endpoint: the MTU is derived from the paths to the others.
     #[must_use]
     pub fn new(setting: MtuProbe, (least, most): (u32, u32), tunnel: &Tunnel) -> Option<Self> {
-        if setting == MtuProbe::Off {
+        // The peer pads its answers, which would tell nothing about the path.
+        #[cfg(feature = "amnezia")]
+        let pads = tunnel.interface.amnezia.pads();
+        #[cfg(not(feature = "amnezia"))]
+        let pads = false;
+        if setting == MtuProbe::Off || pads {
             return None;
         }
         let bytes = |bytes: u32| u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -37,6 +42,7 @@ impl ProbePlan {
             least,
             most,
             peers,
+            prefix: tunnel.interface.data_prefix(),
         })
     }
 }

@@ -37,6 +37,8 @@ pub struct ProbePlan {
     pub most: u16,
     /// The peers, each with the addresses that may answer.
     pub peers: Vec<(Key32, Targets)>,
+    /// Bytes in front of each data packet, beyond those of plain WireGuard.
+    pub prefix: u32,
 }
 
 /// The probes of an interface.
@@ -290,12 +292,13 @@ impl Machine {
             .paths()
             .filter_map(|(id, path)| Some((path.carries?, id, path.way.1.ip())));
         let (bytes, id, to) = narrow.min()?;
+        let prefix = self.probing.plan.as_ref().map_or(0, |plan| plan.prefix);
         let line = plane.peer(id).and_then(|state| state.line);
         let to = line.map_or(to, |line| line.endpoint.addr.ip());
         Some(ProbedPath {
             to,
             bytes: bytes.into(),
-            overhead: OVERHEAD[usize::from(to.is_ipv6())],
+            overhead: OVERHEAD[usize::from(to.is_ipv6())] + prefix,
         })
     }
 

@@ -27,6 +27,8 @@ pub fn merge(
     if interface.fwmark.unwrap_or(0) != 0 || device.fwmark != implied_mark {
         interface.fwmark = Some(device.fwmark).filter(|&mark| mark != 0);
     }
+    #[cfg(feature = "amnezia")]
+    interface.amnezia.clone_from(&device.amnezia);
     saved.peers = peers
         .iter()
         .map(|peer| {
@@ -104,6 +106,8 @@ mod tests {
     fn live_changes_are_merged_and_the_files_own_kept() {
         let file = file();
         let device = DeviceState {
+            #[cfg(feature = "amnezia")]
+            amnezia: Default::default(),
             private_key: file.interface.private_key.clone(),
             listen_port: 7,
             fwmark: 51820,

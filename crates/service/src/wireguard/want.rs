@@ -18,11 +18,10 @@ const OVERHEAD: u32 = 80;
 pub fn want(tunnel: &Tunnel, endpoints: &[SocketAddr], no_dns: bool) -> Want {
     let interface = &tunnel.interface;
     let addresses = interface.addresses.iter();
+    let overhead = OVERHEAD + interface.data_prefix();
     let mut want = Want {
         addresses: addresses.map(address).collect(),
-        mtu: interface
-            .mtu
-            .map_or(Mtu::Path { overhead: OVERHEAD }, Mtu::Exact),
+        mtu: interface.mtu.map_or(Mtu::Path { overhead }, Mtu::Exact),
         endpoints: endpoints.iter().map(SocketAddr::ip).collect(),
         fwmark: interface.fwmark.unwrap_or(0),
         forwarding: tunnel.home.as_ref().map(|home| {

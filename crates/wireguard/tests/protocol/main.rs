@@ -3,6 +3,8 @@
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "amnezia")]
+mod amneziawg;
 mod handshake;
 mod hostile;
 mod load;

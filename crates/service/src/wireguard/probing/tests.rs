@@ -67,6 +67,7 @@ impl World {
             least: 1280,
             most,
             peers: vec![(Key32::new(KEY), targets.into())],
+            prefix: 0,
         };
         self.tell(Event::ProbePaths(Some(Box::new(plan))));
     }

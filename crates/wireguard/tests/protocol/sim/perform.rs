@@ -26,7 +26,7 @@ impl Sim {
                     self.log(at, event);
                     self.throw(at, to, datagram.as_bytes().to_vec());
                 }
-                Output::Heard { peer, from } => {
+                Output::Heard { peer, from, .. } => {
                     let plane = self.hosts[at].planes.entry(peer).or_default();
                     plane.endpoint = Some(from);
                     plane.notes.unanswered_since = None;

@@ -1,0 +1,142 @@
+//! Plain WireGuard in the places where AmneziaWG differs, for a program without the feature `amnezia`. Everything here
+//! compiles to nothing.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use plane::Class;
+
+use crate::cookie::Jar;
+use crate::message::{
+    KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_AFTER_TIME, REKEY_ATTEMPT_TIME, REKEY_TIMEOUT,
+};
+use crate::output::Datagram;
+
+/// WireGuard's times.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timings;
+
+impl Timings {
+    pub(crate) const fn rekey_after(self) -> Duration {
+        REKEY_AFTER_TIME
+    }
+
+    pub(crate) fn last_moment(self) -> Duration {
+        REJECT_AFTER_TIME - KEEPALIVE_TIMEOUT - REKEY_TIMEOUT
+    }
+
+    pub(crate) const fn reject_after(self) -> Duration {
+        REJECT_AFTER_TIME
+    }
+
+    pub(crate) const fn spacing(self) -> Duration {
+        REKEY_TIMEOUT
+    }
+
+    pub(crate) const fn rekey_timeout(self) -> Duration {
+        REKEY_TIMEOUT
+    }
+
+    pub(crate) const fn keepalive(self) -> Duration {
+        KEEPALIVE_TIMEOUT
+    }
+
+    pub(crate) fn silence(self) -> Duration {
+        KEEPALIVE_TIMEOUT + REKEY_TIMEOUT
+    }
+
+    pub(crate) const fn attempt_time(self) -> Duration {
+        REKEY_ATTEMPT_TIME
+    }
+}
+
+/// The form of a device's datagrams.
+#[derive(Debug, Default)]
+pub(crate) struct Disguise {
+    pub(crate) timings: Timings,
+}
+
+/// No packets go out before an initiation.
+#[derive(Debug, Default)]
+pub(crate) struct Junk {}
+
+impl Disguise {
+    pub(crate) const fn sends_cookies(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn signed<const N: usize>(
+        &self,
+        mut message: [u8; N],
+        jar: &mut Jar,
+        now: Instant,
+    ) -> Datagram {
+        jar.sign(&mut message, now);
+        message.into()
+    }
+
+    pub(crate) fn unsigned<const N: usize>(&self, message: [u8; N]) -> Datagram {
+        message.into()
+    }
+
+    pub(crate) const fn precede(
+        &self,
+        datagram: Datagram,
+        _: &mut Junk,
+        _: Instant,
+        _: SystemTime,
+    ) -> Datagram {
+        datagram
+    }
+}
+
+/// The form of data packets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Form;
+
+impl Form {
+    pub(crate) const fn prefix(&self) -> usize {
+        0
+    }
+
+    pub(crate) const fn is_plain(&self) -> bool {
+        true
+    }
+
+    pub(crate) const fn write_heads(&self, _: &mut [u8], _: u32, _: &[plane::Packet]) {}
+
+    pub(crate) const fn padded(&self, _: usize, _: usize) -> Option<usize> {
+        None
+    }
+
+    pub(crate) const fn classify(&self, _: &[u8]) -> Option<Class> {
+        None
+    }
+
+    pub(crate) const fn is_data_for(&self, _: &[u8], _: u32) -> Option<bool> {
+        None
+    }
+}
+
+/// The form of an interface's datagrams.
+#[derive(Debug, Default)]
+pub(crate) struct Forms;
+
+impl Forms {
+    pub(crate) const fn current(&self) -> Form {
+        Form
+    }
+
+    pub(crate) const fn were_set(&self) -> bool {
+        false
+    }
+}
+
+/// A worker's copy of the form.
+#[derive(Debug, Default)]
+pub struct Reader {
+    pub(crate) form: Form,
+}
+
+impl Reader {
+    pub(crate) const fn read(&mut self, _: &Forms) {}
+}

@@ -1,0 +1,217 @@
+//! Handshakes in AmneziaWG's form, between devices that have the same settings or differ in one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crypto::x25519::PrivateKey;
+use plane::PeerId;
+use wireguard::amnezia::{Profile, Settings};
+use wireguard::{Datagram, Device, Dropped, Output};
+
+const V10: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444";
+const V20: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 S3=25 S4=17 H1=100000-200000 H2=300000-400000 \
+                   H3=500000-600000 H4=700000-800000 I1=<r_16>";
+const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on RekeyTimeout=3-7 \
+                   RekeyAfterTime=100-110 HeaderProtectionKey=4041424344454647484950515253545556575859606162636465666768697071";
+const WIDE: &str = "S1=30 S2=30 S3=30 S4=30 H1=5-1500000000 H2=1500000001-2500000000 \
+                    H3=2500000001-3000000000 H4=3000000001-4294967295 RandomTrailers=on";
+
+fn profile(text: &str) -> Option<Arc<Profile>> {
+    let mut settings = Settings::default();
+    for word in text.split_whitespace() {
+        let (name, value) = word.split_once('=').unwrap();
+        settings.set(name, &value.replace('_', " ")).unwrap();
+    }
+    settings.check().unwrap();
+    Profile::new(settings)
+}
+
+/// Two devices that know each other.
+struct Pair {
+    now: Instant,
+    ends: [Device; 2],
+    peers: [PeerId; 2],
+}
+
+fn address(end: usize) -> SocketAddr {
+    ([192, 0, 2, end as u8], 51820).into()
+}
+
+impl Pair {
+    fn new(settings: [&str; 2]) -> Self {
+        let (now, mut out) = (Instant::now(), Vec::new());
+        let mut ends = [1, 2].map(|seed| Device::new(now, SystemTime::now(), seed));
+        for (end, text) in ends.iter_mut().zip(settings) {
+            end.set_private_key(Some(PrivateKey::generate()), now, &mut out);
+            end.set_profile(profile(text), now, &mut out);
+        }
+        let keys = [0, 1].map(|at: usize| ends[at].public_key().unwrap());
+        let peers = [0, 1].map(|at: usize| {
+            let peer = ends[at].add_peer(keys[1 - at]).unwrap();
+            ends[at].set_endpoint(peer, Some(address(1 - at)), now, &mut out);
+            peer
+        });
+        assert!(out.is_empty());
+        Self { now, ends, peers }
+    }
+
+    /// The datagram of an initiation of end 0.
+    fn initiation(&mut self) -> Datagram {
+        let mut out = Vec::new();
+        self.ends[0].need_session(self.peers[0], self.now, &mut out);
+        sent(&out).expect("an initiation")
+    }
+
+    fn receive(
+        &mut self,
+        end: usize,
+        bytes: &[u8],
+        under_load: bool,
+    ) -> (Result<(), Dropped>, Vec<Output>) {
+        let mut out = Vec::new();
+        let from = address(1 - end);
+        let result = self.ends[end].receive(bytes, from, self.now, under_load, &mut out);
+        (result, out)
+    }
+
+    /// Whether a handshake of end 0 makes keys at both ends.
+    fn connects(&mut self) -> bool {
+        let first = self.initiation();
+        for junk in first.before() {
+            assert!(self.receive(1, junk, false).0.is_err());
+        }
+        let (_, out) = self.receive(1, first.as_bytes(), false);
+        let Some(second) = sent(&out) else {
+            return false;
+        };
+        let (result, out) = self.receive(0, second.as_bytes(), false);
+        result.is_ok() && out.iter().any(|it| matches!(it, Output::AddKeys { .. }))
+    }
+}
+
+fn sent(out: &[Output]) -> Option<Datagram> {
+    out.iter().find_map(|output| match output {
+        Output::Send { datagram, .. } => Some(datagram.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn ends_with_the_same_settings_connect() {
+    for text in ["", V10, V20, V31, WIDE] {
+        for _ in 0..20 {
+            assert!(Pair::new([text, text]).connects(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn lengths_types_and_junk_are_those_of_the_settings() {
+    let first = Pair::new(["", ""]).initiation();
+    assert_eq!(first.as_bytes().len(), 148);
+    assert_eq!(first.as_bytes()[..4], [1, 0, 0, 0]);
+    assert!(first.before().is_empty());
+    let first = Pair::new([V20, ""]).initiation();
+    assert_eq!(first.as_bytes().len(), 178);
+    let kind = u32::from_le_bytes(first.as_bytes()[30..34].try_into().unwrap());
+    assert!((100_000..=200_000).contains(&kind), "{kind}");
+    let lengths: Vec<_> = first.before().iter().map(|junk| junk.len()).collect();
+    assert_eq!((lengths.len(), lengths[0]), (4, 16));
+    assert!(lengths[1..].iter().all(|len| (50..=100).contains(len)));
+    let lengths = (0..50).map(|_| Pair::new([V31, ""]).initiation().as_bytes().len());
+    let lengths: Vec<_> = lengths.collect();
+    assert!(
+        lengths.iter().all(|len| (178..500).contains(len)),
+        "{lengths:?}"
+    );
+    assert!(lengths.iter().any(|len| *len != lengths[0]));
+}
+
+#[test]
+fn one_value_that_differs_is_silence() {
+    for (here, there) in [
+        ("", V10),
+        (V10, ""),
+        (
+            V10,
+            "Jc=1 S1=31 S2=40 H1=111111 H2=222222 H3=333333 H4=444444",
+        ),
+        (
+            V10,
+            "Jc=1 S1=30 S2=41 H1=111111 H2=222222 H3=333333 H4=444444",
+        ),
+        (
+            V10,
+            "Jc=1 S1=30 S2=40 H1=111112 H2=222222 H3=333333 H4=444444",
+        ),
+        (
+            V10,
+            "Jc=1 S1=30 S2=40 H1=111111 H2=222223 H3=333333 H4=444444",
+        ),
+        (V31, "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on"),
+        (V31, &V31.replace("4041", "4042")),
+    ] {
+        assert!(!Pair::new([here, there]).connects(), "{here} and {there}");
+    }
+    let local = "Jc=9 Jmax=9 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444 I1=<r_5>";
+    assert!(Pair::new([V10, local]).connects());
+}
+
+#[test]
+fn under_load_a_cookie_comes_in_the_same_form_or_none_at_all() {
+    for (text, cookies) in [(V10, true), (V20, true), (WIDE, true), (V31, false)] {
+        let mut pair = Pair::new([text, text]);
+        let first = pair.initiation();
+        let (result, out) = pair.receive(1, first.as_bytes(), true);
+        assert_eq!(result.is_err(), cookies, "{text}");
+        if !cookies {
+            assert!(out.iter().any(|it| matches!(it, Output::AddKeys { .. })));
+            continue;
+        }
+        assert_eq!(result, Err(Dropped::Cookie));
+        let cookie = sent(&out).unwrap();
+        assert_eq!(pair.receive(0, cookie.as_bytes(), false).0, Ok(()));
+        pair.now += Duration::from_secs(6);
+        let again = pair.initiation();
+        assert_eq!(pair.receive(1, again.as_bytes(), true).0, Ok(()), "{text}");
+    }
+}
+
+#[test]
+fn sessions_end_with_a_change_that_the_other_end_sees() {
+    let mut pair = Pair::new([V20, V20]);
+    assert!(pair.connects());
+    let mut out = Vec::new();
+    pair.now += Duration::from_secs(1);
+    let local = profile(&V20.replace("Jc=3", "Jc=4"));
+    pair.ends[0].set_profile(local, pair.now, &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    let shared = profile(&V20.replace("S4=17", "S4=18"));
+    pair.ends[0].set_profile(shared, pair.now, &mut out);
+    assert!(
+        out.iter()
+            .any(|it| matches!(it, Output::StopSending { .. }))
+    );
+    assert!(out.iter().any(|it| matches!(it, Output::RemoveKeys { .. })));
+    assert!(sent(&out).is_some_and(|datagram| datagram.is_initiation()));
+}
+
+#[test]
+fn times_are_drawn_from_their_ranges() {
+    for _ in 0..20 {
+        let mut pair = Pair::new([V31, V31]);
+        let first = pair.initiation();
+        let due = pair.ends[0].next_deadline().unwrap() - pair.now;
+        assert!((3.0..=7.4).contains(&due.as_secs_f64()), "{due:?}");
+        let (_, out) = pair.receive(1, first.as_bytes(), false);
+        let second = sent(&out).unwrap();
+        let (_, out) = pair.receive(0, second.as_bytes(), false);
+        let refresh = out.iter().find_map(|output| match output {
+            Output::AddKeys { keys, .. } => keys.send.refresh_at,
+            _ => None,
+        });
+        let age = (refresh.unwrap() - pair.now).as_secs();
+        assert!((100..=110).contains(&age), "{age}");
+    }
+}
