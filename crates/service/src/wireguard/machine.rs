@@ -359,14 +359,15 @@ impl Machine {
             let endpoint = state.line?.endpoint;
             // Without a key nothing is sent, and the handshake brings a new source.
             let source = endpoint.source.filter(|_| state.sealed.is_some())?;
-            Some((*id, endpoint.addr.ip(), source.ifindex))
+            Some((*id, (endpoint.addr.ip(), source.ip), source.ifindex))
         };
         let peers: Vec<_> = self.peers.keys().filter_map(sourced).collect();
         if peers.is_empty() {
             return;
         }
-        let to: Vec<_> = peers.iter().map(|(_, to, _)| *to).collect();
-        let reached = cx.host.interfaces_to(self.mark, &to);
+        // A host with two uplinks may have a rule by which the source decides.
+        let ways: Vec<_> = peers.iter().map(|(_, way, _)| *way).collect();
+        let reached = cx.host.interfaces_to(self.mark, &ways);
         for ((id, _, from), by) in peers.into_iter().zip(reached) {
             if by != Some(from) {
                 cx.plane.forget_source(id);

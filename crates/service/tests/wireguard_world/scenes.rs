@@ -317,7 +317,13 @@ fn peers_that_are_reached_through_another_interface_are_called_from_any_address(
     world.tell(0, Event::NetworkChanged);
     pass(&mut world, 1);
     assert!(source(&world).is_some(), "nothing is other for this peer");
+    // The default route leads over another uplink, and a rule sends packets of this source back over theirs.
     world.hosts[0].outside.ifindex = 7;
+    world.hosts[0].outside.rule = Some((world.hosts[0].ip, 1));
+    world.tell(0, Event::NetworkChanged);
+    pass(&mut world, 1);
+    assert!(source(&world).is_some(), "the rule decides");
+    world.hosts[0].outside.rule = None;
     world.tell(0, Event::NetworkChanged);
     pass(&mut world, 1);
     assert!(source(&world).is_none());
