@@ -119,6 +119,7 @@ impl Machine {
                 let words = format!("endpoint {endpoint}: must be an address");
                 return refused(EINVAL, words);
             };
+            entry.call_at(Some(addr));
             self.call_by_lines(id, Endpoint::new(addr), cx);
             // An address in a configuration replaces the name.
             self.names.remove(&id);
@@ -212,6 +213,9 @@ impl Machine {
         let Some(id) = self.device.peer_by_public_key(&public) else {
             return;
         };
+        if let Some(entry) = self.peers.get_mut(&id) {
+            entry.call_at(endpoint.socket_addr());
+        }
         if let Some(name) = Name::of(endpoint, cx.now.monotonic) {
             self.names.insert(id, name);
             return;

@@ -389,7 +389,13 @@ impl Machine {
     }
 
     /// Whether a peer leaves handshakes unanswered and has sent nothing for a while, or has no address.
-    fn is_silent(&self, id: &PeerId, peer: &PeerEntry, now: Instant, plane: &Plane) -> bool {
+    pub(super) fn is_silent(
+        &self,
+        id: &PeerId,
+        peer: &PeerEntry,
+        now: Instant,
+        plane: &Plane,
+    ) -> bool {
         let name = self.names.get(id);
         let unknown = name.is_some_and(|it| it.is_tried() && it.addresses().is_empty());
         let received = || peer.silence.heard(plane.peer(*id)?.times.last_received);

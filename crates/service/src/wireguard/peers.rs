@@ -4,6 +4,7 @@ use super::probing::Path;
 use config::types::{AllowedIp, Key32};
 use config::uapi::PeerState;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// One peer as configured.
@@ -20,6 +21,10 @@ pub(super) struct PeerEntry {
     /// Wall-clock time for display, and monotonic time for ages that survive a change of the clock.
     pub(super) last_handshake: Option<(SystemTime, Instant)>,
     pub(super) silence: Silence,
+    /// The address in the file, if the peer is called at one.
+    pub(super) configured: Option<SocketAddr>,
+    /// The address to which the peer had moved when it was called at the configured one.
+    moved_to: Option<SocketAddr>,
     /// How long packets to the peer may be, once that is probed.
     pub(super) path: Option<Box<Path>>,
 }
@@ -35,6 +40,10 @@ pub struct Heard {
 
 /// Unanswered initiations after which a peer counts as gone: the second is sent 5 seconds after the first.
 const GONE_AFTER: u32 = 2;
+
+/// Unanswered initiations after which a peer that has moved is called at its configured address, too: the next is sent 15
+/// seconds after the first.
+pub(super) const LOST_AFTER: u32 = 3;
 
 /// Tracks whether a peer answers, for the messages in the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,8 +122,33 @@ impl PeerEntry {
             replaces: None,
             last_handshake: None,
             silence: Silence::default(),
+            configured: None,
+            moved_to: None,
             path: None,
         }
+    }
+
+    /// Sets the address in the file.
+    pub(super) fn call_at(&mut self, configured: Option<SocketAddr>) {
+        (self.configured, self.moved_to) = (configured, None);
+    }
+
+    /// The address to call a silent peer at, after `current`: the configured one and the one to which the peer moved
+    /// take turns.
+    pub(super) fn other_address(&mut self, current: SocketAddr) -> Option<SocketAddr> {
+        let configured = self.configured?;
+        if current == configured {
+            return self.moved_to;
+        }
+        self.moved_to = Some(current);
+        Some(configured)
+    }
+
+    /// Records a completed handshake. Returns a message to log.
+    pub(super) fn answered(&mut self, at: (SystemTime, Instant)) -> Option<&'static str> {
+        self.last_handshake = Some(at);
+        self.moved_to = None;
+        self.silence.answered()
     }
 
     /// The peer's state for `wg show`, without address and counters, which the data plane has.
@@ -152,6 +186,23 @@ mod tests {
         silence.called(at(8).unwrap(), at(3));
         assert_eq!(silence.heard(at(8)), at(2));
         assert_eq!(silence.heard(at(9)), at(9));
+    }
+
+    #[test]
+    fn a_silent_peer_is_called_at_both_addresses_in_turn() {
+        let [file, moved, far]: [SocketAddr; 3] =
+            [1, 2, 3].map(|last| ([192, 0, 2, last], 51820).into());
+        let mut peer = PeerEntry::new(Key32::new([7; 32]));
+        assert_eq!(peer.other_address(moved), None, "the file has no address");
+        peer.call_at(Some(file));
+        assert_eq!(peer.other_address(file), None, "it has not moved");
+        for _ in 0..3 {
+            assert_eq!(peer.other_address(moved), Some(file));
+            assert_eq!(peer.other_address(file), Some(moved));
+        }
+        assert_eq!(peer.other_address(far), Some(file));
+        peer.answered((UNIX_EPOCH, Instant::now()));
+        assert_eq!(peer.other_address(file), None);
     }
 
     #[test]
