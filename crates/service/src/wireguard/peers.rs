@@ -5,7 +5,7 @@ use config::types::{AllowedIp, Key32};
 use config::uapi::PeerState;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One peer as configured.
 #[derive(Debug)]
@@ -45,11 +45,20 @@ const GONE_AFTER: u32 = 2;
 /// seconds after the first.
 pub(super) const LOST_AFTER: u32 = 3;
 
+/// Handshakes that a peer begins in a row, without a packet of a session, after which it counts as hearing nothing: the
+/// third is sent 10 seconds after the first.
+const DEAF_AFTER: u32 = 3;
+
+/// How long the last of these handshakes tells of the peer.
+const LATELY: Duration = Duration::from_secs(180);
+
 /// Tracks whether a peer answers, for the messages in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
     initiations: u32,
     said: Said,
+    /// Handshakes that the peer has begun since it used a session.
+    calls: u32,
     /// When the peer last began a handshake, and when it was heard otherwise before.
     called: Option<(Instant, Option<Instant>)>,
 }
@@ -88,21 +97,36 @@ impl Silence {
 
     /// Records that the peer begins a handshake, and when it was heard last before.
     pub(super) fn called(&mut self, now: Instant, received: Option<Instant>) {
+        self.calls = match self.is_last(received) {
+            true => self.calls.saturating_add(1),
+            false => 1,
+        };
         self.called = Some((now, self.heard(received)));
+    }
+
+    /// Whether nothing came from the peer since it last began a handshake.
+    fn is_last(&self, received: Option<Instant>) -> bool {
+        self.called.is_some_and(|(at, _)| received <= Some(at))
+    }
+
+    /// Whether the peer begins handshakes again and again, and does not hear our answers.
+    pub(super) fn is_deaf(&self, received: Option<Instant>, now: Instant) -> bool {
+        let lately = |(at, _)| now < at + LATELY;
+        self.calls >= DEAF_AFTER && self.is_last(received) && self.called.is_some_and(lately)
     }
 
     /// When the peer was last heard, apart from beginnings of handshakes: a peer that hears nothing goes on to send
     /// those. `received` is when anything came from it.
     pub(super) fn heard(&self, received: Option<Instant>) -> Option<Instant> {
         match self.called {
-            Some((at, before)) if received <= Some(at) => before,
+            Some((_, before)) if self.is_last(received) => before,
             _ => received,
         }
     }
 
     /// Records a completed handshake. Returns a message to log.
     pub(super) fn answered(&mut self) -> Option<&'static str> {
-        self.initiations = 0;
+        (self.initiations, self.calls) = (0, 0);
         match std::mem::replace(&mut self.said, Said::Here) {
             Said::Here => None,
             Said::Nothing => Some("is connected"),
@@ -175,7 +199,7 @@ mod tests {
     #[test]
     fn beginnings_of_handshakes_are_no_life() {
         let start = Instant::now();
-        let at = |second| Some(start + std::time::Duration::from_secs(second));
+        let at = |second| Some(start + Duration::from_secs(second));
         let mut silence = Silence::default();
         assert_eq!(silence.heard(None), None);
         silence.called(at(1).unwrap(), None);
@@ -186,6 +210,33 @@ mod tests {
         silence.called(at(8).unwrap(), at(3));
         assert_eq!(silence.heard(at(8)), at(2));
         assert_eq!(silence.heard(at(9)), at(9));
+    }
+
+    #[test]
+    fn a_peer_that_calls_in_vain_is_deaf_until_it_uses_a_session() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut silence = Silence::default();
+        let mut received = Some(at(1));
+        for (second, is_deaf) in [(2, false), (7, false), (12, true), (17, true)] {
+            silence.called(at(second), received);
+            received = Some(at(second));
+            assert_eq!(silence.is_deaf(received, at(second)), is_deaf, "{second}");
+            assert_eq!(silence.heard(received), Some(at(1)));
+        }
+        assert!(!silence.is_deaf(Some(at(18)), at(18)), "it sends data");
+        assert!(
+            !silence.is_deaf(received, at(17) + LATELY),
+            "it has given up"
+        );
+        let mut answered = silence;
+        answered.answered();
+        assert!(!answered.is_deaf(received, at(17)));
+        // Probes of a line, each followed by a packet of the session.
+        for second in [20, 30, 40, 50] {
+            silence.called(at(second), Some(at(second - 1)));
+            assert!(!silence.is_deaf(Some(at(second)), at(second)));
+        }
     }
 
     #[test]
