@@ -24,7 +24,23 @@ impl Machine {
     pub fn configure(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
         #[cfg(feature = "server")]
         let set = &*self.settled(set);
+        #[cfg(feature = "server")]
+        self.tell_removed(set, cx);
         self.turn(cx, |machine, cx| machine.set_device(set, cx))
+    }
+
+    /// Writes to the log which clients a change removes. Peers with an endpoint are servers, of which a pool changes often.
+    #[cfg(feature = "server")]
+    fn tell_removed(&self, set: &SetDevice, cx: &mut Cx<'_>) {
+        let is_client = |id: &PeerId| {
+            let entry = self.peers.get(id);
+            entry.is_some_and(|it| it.configured.is_none()) && !self.names.contains_key(id)
+        };
+        let removed = set.peers.iter().filter(|it| it.remove);
+        let removed = removed.filter_map(|it| self.peer_of(&it.public_key));
+        for id in removed.filter(is_client) {
+            self.log_peer(id, "is removed: its key is refused from now on", cx);
+        }
     }
 
     pub(super) fn set_device(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {

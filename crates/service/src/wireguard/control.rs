@@ -6,7 +6,7 @@ use crate::inbox::InboxLimits;
 use host::strangers;
 use plane::{Endpoint, Line, Notice, PeerId};
 use wireguard::message::INITIATION_LEN;
-use wireguard::{Activity, Output};
+use wireguard::{Activity, Dropped, Output};
 
 /// Limits of the control thread's inbox, with the kernel's queue length. A full inbox is at most a second's work on a
 /// small core, while a client waits five seconds. The longest datagram is an initiation.
@@ -31,9 +31,13 @@ impl Machine {
             .receive(bytes, from.endpoint.addr, now, under_load, &mut out);
         if let Err(why) = result {
             self.count(why);
-            // The line is at debug level only: any sender that can reach the port can cause it.
+            // Any sender that can reach the port can cause most of these. A peer that was removed knows our key.
+            let level = match why {
+                Dropped::UnknownPeer => log::Level::Info,
+                _ => log::Level::Debug,
+            };
             strangers::log(
-                log::Level::Debug,
+                level,
                 format_args!(
                     "dropped a handshake message from {}: {why}",
                     from.endpoint.addr

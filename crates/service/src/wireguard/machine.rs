@@ -529,7 +529,16 @@ mod tests {
         machine.log_peer(id, "is connected", &mut cx);
         let whole = format!("peer {} is connected", *key.to_base64());
         let named = |name: &str| format!("peer {name} (BwcHBwcH\u{2026}) is connected");
-        let said = [&whole, &named("store-7"), &named("store-8"), &whole, &whole];
+        let removed =
+            named("store-7").replace("is connected", "is removed: its key is refused from now on");
+        let said = [
+            &whole,
+            &named("store-7"),
+            &named("store-8"),
+            &whole,
+            &removed,
+            &whole,
+        ];
         assert_eq!(host.said, said.map(String::clone));
     }
 
