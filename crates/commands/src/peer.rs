@@ -206,12 +206,6 @@ pub(crate) enum PeerError {
     )]
     Unknown(String),
     #[error(
-        "{0}: has {max} new files already, and the server knows of no use of any; use one of them, or end them with \
-         `millrace peer revoke` and make another with `millrace peer add`",
-        max = chain::UNUSED_MAX
-    )]
-    Unused(String),
-    #[error(
         "{0}: this client has no address of its own in the tunnel, which its file would name; write one into its AllowedIPs"
     )]
     Addressless(String),
