@@ -118,15 +118,7 @@ pub(crate) fn command() -> Command {
                     "Add all clients of a CSV file (name,networks,note), or of - (stdin)",
                 )
                 .requires("to")
-                .conflicts_with_all([
-                    "NAME",
-                    "qr",
-                    "file",
-                    "endpoint",
-                    "behind",
-                    "note",
-                    "keepalive",
-                ]),
+                .conflicts_with_all(["NAME", "qr", "file", "endpoint", "behind", "note"]),
             )
             .args(options().map(|it| it.requires("from"))),
         )
@@ -573,7 +565,7 @@ fn from_table(
         lan_only: matches.get_flag("lan-only"),
         endpoint: None,
     };
-    let clients = table.clients();
+    let clients = table.clients(matches.get_one::<u16>("keepalive").copied());
     let networks: Vec<_> = clients.iter().map(|it| it.behind).collect();
     let added = behind::check_outside(path, &networks);
     let added = added.and_then(|()| add_all(path, &terms, &clients, &directory));

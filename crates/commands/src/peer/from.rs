@@ -1,8 +1,10 @@
 //! A table of new clients: `name,networks,note`, a line each.
 //!
-//! The networks stand in one field, separated by spaces or semicolons. A first line of these words sets another order.
+//! The networks stand in one field, separated by spaces or semicolons. A first line of these words sets another order; it
+//! may also name the column `keepalive`.
 //! Fields may be quoted (RFC 4180), on one line. Empty lines and lines that begin with `#` are skipped.
 
+use super::change::{SECONDS, seconds};
 use super::issue::New;
 use super::{PeerError, behind, checked};
 use config::types::AllowedIp;
@@ -23,8 +25,8 @@ pub(super) const NOTE_MAX: usize = 200;
 /// Maximum number of faults that a message lists.
 const FAULTS_MAX: usize = 20;
 
-/// The columns in their usual order.
-const COLUMNS: [&str; 3] = ["name", "networks", "note"];
+/// All columns. A table without a first line of names has the first three.
+const COLUMNS: [&str; 4] = ["name", "networks", "note", "keepalive"];
 
 /// A line of the table.
 struct Row {
@@ -33,6 +35,8 @@ struct Row {
     name: String,
     networks: Vec<AllowedIp>,
     note: Option<String>,
+    /// Seconds between packets of the server to the idle client (WireGuard).
+    keepalive: Option<u16>,
 }
 
 /// A table of new clients.
@@ -73,7 +77,7 @@ impl Table {
             file: file.to_owned(),
             rows: Vec::new(),
         };
-        let mut columns: Vec<&str> = COLUMNS.to_vec();
+        let mut columns: Vec<&str> = COLUMNS[..3].to_vec();
         let mut faults = Vec::new();
         let lines = text.trim_start_matches('\u{feff}').lines();
         let lines = (1..).zip(lines.map(str::trim));
@@ -114,14 +118,14 @@ impl Table {
         }
     }
 
-    /// The clients of the table.
-    pub(super) fn clients(&self) -> Vec<New<'_>> {
+    /// The clients of the table, with these keepalive seconds unless their lines say others.
+    pub(super) fn clients(&self, keepalive: Option<u16>) -> Vec<New<'_>> {
         let rows = self.rows.iter();
         rows.map(|row| New {
             name: &row.name,
             behind: &row.networks,
             note: row.note.as_deref(),
-            keepalive: None,
+            keepalive: row.keepalive.or(keepalive),
         })
         .collect()
     }
@@ -207,6 +211,13 @@ fn row(line: usize, text: &str, columns: &[&str]) -> Result<Row, PeerError> {
         name: checked(field("name"))?.to_owned(),
         networks: behind::read(&networks)?,
         note: note(field("note"))?,
+        keepalive: match field("keepalive") {
+            "" => None,
+            text => {
+                let wrong = || PeerError::Table(format!("keepalive {text}: {SECONDS}"));
+                Some(seconds(text).ok_or_else(wrong)?)
+            }
+        },
     })
 }
 
@@ -275,7 +286,7 @@ mod tests {
                 it.note.unwrap_or("-")
             )
         };
-        Ok(table.clients().into_iter().map(row).collect())
+        Ok(table.clients(None).into_iter().map(row).collect())
     }
 
     #[test]
@@ -295,6 +306,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_s_keepalive_goes_before_that_of_all() {
+        let text = "keepalive,name\n25,a\n,b\nnone,c\n";
+        let table = Table::parse(text.as_bytes(), "branches.csv").unwrap();
+        let keepalive = |of_all| -> Vec<Option<u16>> {
+            let clients = table.clients(of_all).into_iter();
+            clients.map(|it| it.keepalive).collect()
+        };
+        assert_eq!(keepalive(None), [Some(25), None, Some(0)]);
+        assert_eq!(keepalive(Some(7)), [Some(25), Some(7), Some(0)]);
+    }
+
+    #[test]
     fn faults_are_told_with_their_lines_and_not_all_of_many() {
         for (text, words) in [
             ("", "it names no client"),
@@ -307,6 +330,10 @@ mod tests {
                 "branches.csv:1: 4 fields instead of name,networks,note",
             ),
             ("a,\"192", "branches.csv:1: a quote is not closed"),
+            (
+                "name,keepalive\na,0\n",
+                "branches.csv:2: keepalive 0: write a number",
+            ),
             (
                 "a,\"\" x",
                 "text after a closing quote; quote the whole field",
@@ -323,7 +350,7 @@ mod tests {
             ),
             (
                 "Name,Network,Remark\na,,\n",
-                "the columns has only the words name, networks, note",
+                "the columns has only the words name, networks, note, keepalive",
             ),
         ] {
             let error = rows(text).unwrap_err();
