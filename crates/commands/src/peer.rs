@@ -29,6 +29,7 @@ pub(crate) use config::clients::joined as secret;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp};
+use config::wgquick;
 use from::{NOTE_MAX, Table};
 use issue::{Issued, New, Recipient};
 use list::{Filter, Live};
@@ -373,11 +374,29 @@ fn tell_written(directory: &Directory<'_>, json: bool) {
             "clients' files in {at}: {count}. Send each to its client over a confidential channel, then delete it here"
         ),
     });
+    let paths = directory.written().into_iter().map(|(_, path)| path);
+    tell_long(&paths.collect::<Vec<_>>());
     let uncoded = directory.uncoded();
     if !uncoded.is_empty() {
         host::terminal::note(format_args!(
             "too long for a QR code that a camera can read, and written as files (.conf): {}",
             uncoded.join(", ")
+        ));
+    }
+}
+
+/// Names files of WireGuard clients whose names are too long for the interface at the client.
+fn tell_long(files: &[PathBuf]) {
+    let is_long = |it: &&PathBuf| {
+        let is_plain = it.extension().is_some_and(|it| it == "conf");
+        is_plain && wgquick::interface_name(it).is_err()
+    };
+    let long = files.iter().filter(is_long);
+    let long: Vec<String> = long.map(|it| it.display().to_string()).collect();
+    if !long.is_empty() {
+        host::terminal::note(format_args!(
+            "a client's interface gets the name of its file, with at most 15 characters: rename at the client: {}",
+            long.join(", ")
         ));
     }
 }
@@ -470,6 +489,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                     file.display(),
                     wanted.name
                 ));
+                tell_long(&[file.to_owned()]);
             }
             others.into_iter().for_each(host::terminal::note);
             if !told? {
