@@ -524,8 +524,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             drop(lock);
             host::terminal::note(format_args!("{name} is revoked: it can no longer connect"));
             others.into_iter().for_each(host::terminal::note);
-            if !tell(&path, false)? {
-                host::terminal::note(not_up(&path));
+            match tell(&path, false)? {
+                true => notes::hung(&path)
+                    .into_iter()
+                    .for_each(host::terminal::note),
+                false => host::terminal::note(not_up(&path)),
             }
         }
         _ => {
