@@ -194,6 +194,8 @@ pub(crate) enum PeerError {
     Several(Vec<(usize, Self)>),
     #[error("{}: already exists; choose another place, or remove the file", .0.display())]
     Exists(PathBuf),
+    #[error("{}: an archive is written without compression; name it FILE.tar", .0.display())]
+    Archive(PathBuf),
     #[error(
         "{0}: this server does not know whether the client's file is for all traffic; give --lan-only or --full-tunnel"
     )]

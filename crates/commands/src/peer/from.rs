@@ -66,6 +66,11 @@ impl Table {
     }
 
     fn parse(text: &[u8], file: &str) -> Result<Self, PeerError> {
+        if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+            let why =
+                "the table is UTF-16; save it as UTF-8, or convert it: iconv -f UTF-16 -t UTF-8";
+            return Err(PeerError::Table(format!("{file}: {why}")));
+        }
         let text = std::str::from_utf8(text).map_err(|error| {
             let good = &text[..error.valid_up_to()];
             let line = 1 + good.iter().filter(|it| **it == b'\n').count();
@@ -92,10 +97,13 @@ impl Table {
         for (line, text) in lines {
             match row(line, text, &columns) {
                 Ok(row) => table.rows.push(row),
-                // Semicolons are in every line: one fault is enough.
-                Err(_) if Some(line) == first && is_of_semicolons(text) => {
-                    let why = "fields are separated by commas, not by semicolons; save the table with commas";
-                    return Err(table.error(vec![(line, PeerError::Table(why.to_owned()))]));
+                // They are in every line: one fault is enough.
+                Err(_) if Some(line) == first && separated_by(text).is_some() => {
+                    let others = separated_by(text).unwrap_or_default();
+                    let why = format!(
+                        "fields are separated by commas, not by {others}; save the table with commas"
+                    );
+                    return Err(table.error(vec![(line, PeerError::Table(why))]));
                 }
                 Err(error) if Some(line) == first && is_like_header(text) => {
                     let why = format!(
@@ -176,9 +184,12 @@ fn header(text: &str) -> Option<Vec<&'static str>> {
     columns.contains(&"name").then_some(columns)
 }
 
-/// Whether semicolons separate the fields of a line: a name has none.
-fn is_of_semicolons(text: &str) -> bool {
-    text.split(',').next().is_some_and(|it| it.contains(';'))
+/// What separates the fields of a line instead of commas: a name has neither.
+fn separated_by(text: &str) -> Option<&'static str> {
+    let name = text.split(',').next()?;
+    let others = [(';', "semicolons"), ('\t', "tabs")].into_iter();
+    let mut found = others.filter(|(it, _)| name.contains(*it));
+    found.next().map(|(_, words)| words)
 }
 
 /// Whether a faulty first line may name the columns in other words.
@@ -341,6 +352,10 @@ mod tests {
             ("a,,\"x\u{1b}[1m\"", "branches.csv:1: a note has"),
             ("a\n../b\n", "nothing was changed"),
             (
+                "a\t192.168.7.0/24\tx\n",
+                "branches.csv:1: fields are separated by commas, not by tabs",
+            ),
+            (
                 "name;networks;note\na;192.168.7.0/24;x\n",
                 "branches.csv:1: fields are separated by commas, not",
             ),
@@ -364,6 +379,10 @@ mod tests {
                 .to_string()
                 .contains("branches.csv:2: this line is not UTF-8; save")
         );
+        let wide = Table::parse(b"\xff\xfea\0,\0", "branches.csv")
+            .err()
+            .unwrap();
+        assert!(wide.to_string().contains("-f UTF-16 -t UTF-8"), "{wide}");
         let many = "-\n".repeat(50);
         let error = rows(&many).unwrap_err();
         assert_eq!(error.lines().count(), FAULTS_MAX + 2, "{error}");

@@ -424,6 +424,11 @@ impl Recipient for Directory<'_> {
             Format::Uci if server == Kind::OpenVpn => return Err(PeerError::OpenVpnOptions),
             _ => {}
         }
+        let is_compressed = |it: &str| ["gz", "tgz", "xz", "zip"].contains(&it);
+        let end = self.path.extension().and_then(|it| it.to_str());
+        if end.is_some_and(is_compressed) {
+            return Err(PeerError::Archive(self.path.to_owned()));
+        }
         let mut files = names.map(|name| match self.is_archive() {
             true => self.path.to_owned(),
             false => self.path.join(self.file_name(name, self.format)),
