@@ -539,7 +539,9 @@ mod tests {
             &removed,
             &whole,
         ];
-        assert_eq!(host.said, said.map(String::clone));
+        let said = said.into_iter();
+        let said = said.filter(|it| cfg!(feature = "server") || !it.contains("is removed"));
+        assert!(host.said.iter().eq(said), "{:?}", host.said);
     }
 
     /// The kernel is asked at most twice a minute, however often events come.
