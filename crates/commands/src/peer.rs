@@ -29,6 +29,7 @@ pub(crate) use config::clients::joined as secret;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp};
+use config::wgquick;
 use from::{NOTE_MAX, Table};
 use issue::{Issued, New, Recipient};
 use list::{Filter, Live};
@@ -118,15 +119,7 @@ pub(crate) fn command() -> Command {
                     "Add all clients of a CSV file (name,networks,note), or of - (stdin)",
                 )
                 .requires("to")
-                .conflicts_with_all([
-                    "NAME",
-                    "qr",
-                    "file",
-                    "endpoint",
-                    "behind",
-                    "note",
-                    "keepalive",
-                ]),
+                .conflicts_with_all(["NAME", "qr", "file", "endpoint", "behind", "note"]),
             )
             .args(options().map(|it| it.requires("from"))),
         )
@@ -201,16 +194,12 @@ pub(crate) enum PeerError {
     Several(Vec<(usize, Self)>),
     #[error("{}: already exists; choose another place, or remove the file", .0.display())]
     Exists(PathBuf),
+    #[error("{}: an archive is written without compression; name it FILE.tar", .0.display())]
+    Archive(PathBuf),
     #[error(
         "{0}: this server does not know whether the client's file is for all traffic; give --lan-only or --full-tunnel"
     )]
     Unknown(String),
-    #[error(
-        "{0}: has {max} new files already, and the server knows of no use of any; use one of them, or end them with \
-         `millrace peer revoke` and make another with `millrace peer add`",
-        max = chain::UNUSED_MAX
-    )]
-    Unused(String),
     #[error(
         "{0}: this client has no address of its own in the tunnel, which its file would name; write one into its AllowedIPs"
     )]
@@ -387,11 +376,29 @@ fn tell_written(directory: &Directory<'_>, json: bool) {
             "clients' files in {at}: {count}. Send each to its client over a confidential channel, then delete it here"
         ),
     });
+    let paths = directory.written().into_iter().map(|(_, path)| path);
+    tell_long(&paths.collect::<Vec<_>>());
     let uncoded = directory.uncoded();
     if !uncoded.is_empty() {
         host::terminal::note(format_args!(
             "too long for a QR code that a camera can read, and written as files (.conf): {}",
             uncoded.join(", ")
+        ));
+    }
+}
+
+/// Names files of WireGuard clients whose names are too long for the interface at the client.
+fn tell_long(files: &[PathBuf]) {
+    let is_long = |it: &&PathBuf| {
+        let is_plain = it.extension().is_some_and(|it| it == "conf");
+        is_plain && wgquick::interface_name(it).is_err()
+    };
+    let long = files.iter().filter(is_long);
+    let long: Vec<String> = long.map(|it| it.display().to_string()).collect();
+    if !long.is_empty() {
+        host::terminal::note(format_args!(
+            "a client's interface gets the name of its file, with at most 15 characters: rename at the client: {}",
+            long.join(", ")
         ));
     }
 }
@@ -484,6 +491,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                     file.display(),
                     wanted.name
                 ));
+                tell_long(&[file.to_owned()]);
             }
             others.into_iter().for_each(host::terminal::note);
             if !told? {
@@ -518,8 +526,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             drop(lock);
             host::terminal::note(format_args!("{name} is revoked: it can no longer connect"));
             others.into_iter().for_each(host::terminal::note);
-            if !tell(&path, false)? {
-                host::terminal::note(not_up(&path));
+            match tell(&path, false)? {
+                true => notes::hung(&path)
+                    .into_iter()
+                    .for_each(host::terminal::note),
+                false => host::terminal::note(not_up(&path)),
             }
         }
         _ => {
@@ -580,7 +591,7 @@ fn from_table(
         lan_only: matches.get_flag("lan-only"),
         endpoint: None,
     };
-    let clients = table.clients();
+    let clients = table.clients(matches.get_one::<u16>("keepalive").copied());
     let networks: Vec<_> = clients.iter().map(|it| it.behind).collect();
     let added = behind::check_outside(path, &networks);
     let added = added.and_then(|()| add_all(path, &terms, &clients, &directory));

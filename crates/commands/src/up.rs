@@ -75,7 +75,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let path = crate::profile::find(path_of(matches, "FILE"))?;
     arguments::log_to_file(matches)?;
     let _claim = Claim::new(&path)?;
-    account::warn_of_others(&path, crate::check::permitted(matches));
+    account::warn_of_others(&path, crate::check::permitted(matches))?;
     match Kind::read(&path)?.0 {
         #[cfg(feature = "pptp")]
         Kind::Pptp => pptp_until_end(&path, matches),

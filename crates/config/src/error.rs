@@ -35,7 +35,7 @@ pub enum ImportError {
     },
     /// A wg-quick file's name does not give an interface name.
     #[error(
-        "{}: the file's name must be an interface name and .conf; use 1 to 15 letters, digits and _=+.- before .conf",
+        "{}: the file's name must be an interface name and .conf; rename the file: 1 to 15 letters, digits and _=+.- before .conf",
         path.display()
     )]
     Name {

@@ -26,6 +26,17 @@ pub enum ApplyError {
     /// The kernel refused a change.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// Another interface has a network of the tunnel.
+    #[error(
+        "cannot add route {network}: File exists: interface {dev} of this host has the same network; renumber one of the \
+         two sites, or remove the network from the tunnel's file (AllowedIPs)"
+    )]
+    Taken {
+        /// The network.
+        network: String,
+        /// The other interface.
+        dev: String,
+    },
     /// Setting the name servers failed.
     #[error(transparent)]
     Dns(#[from] DnsError),
@@ -48,7 +59,10 @@ pub enum ApplyError {
 impl ApplyError {
     /// True when the kernel refused a request as a whole, so that nothing has changed.
     fn is_refusal(&self) -> bool {
-        matches!(self, Self::Netlink(NetlinkError::Refused { .. }))
+        matches!(
+            self,
+            Self::Netlink(NetlinkError::Refused { .. }) | Self::Taken { .. }
+        )
     }
 }
 

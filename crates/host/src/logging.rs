@@ -31,7 +31,13 @@ pub fn begin(level: &str) {
             Some(sink) => {
                 // A log that cannot be written is no reason to stop.
                 let _ = sink.put(record);
-                Ok(())
+                // A start that fails tells the terminal why. A process in the background has none.
+                match sink {
+                    Sink::File(..) if record.level() == Level::Error => {
+                        writeln!(out, "millrace: {}", line(record))
+                    }
+                    _ => Ok(()),
+                }
             }
         })
         .init();

@@ -112,18 +112,24 @@ fn what_cannot_start_says_so_and_leaves_nothing() {
     let net = Net::new();
     let directory = Directory::new();
     let file = file(&net, &directory, "up0", "PostUp = echo said; false");
-    let exit = net
-        .a
-        .command(PROGRAM)
-        .args(["up", "--daemon", "--allow-scripts"])
-        .arg(&file)
-        .spawn()
-        .unwrap()
-        .wait_at_most(PATIENCE)
-        .unwrap();
-    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
-    assert!(exit.stderr.contains("false"), "{exit:?}");
-    ends(&net);
+    let log = directory.file("up0.log", "");
+    let log = log.to_str().unwrap();
+    for more in [&[][..], &["--log", log]] {
+        let exit = net
+            .a
+            .command(PROGRAM)
+            .args(["up", "--daemon", "--allow-scripts"])
+            .args(more)
+            .arg(&file)
+            .spawn()
+            .unwrap()
+            .wait_at_most(PATIENCE)
+            .unwrap();
+        assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+        assert!(exit.stderr.contains("false"), "{exit:?}");
+        ends(&net);
+    }
+    assert!(fs::read_to_string(log).unwrap().contains("false"));
 }
 
 #[test]

@@ -216,7 +216,12 @@ pub(crate) fn check_dns(server: &Path, dns: &[IpAddr]) -> Result<(), PeerError> 
         };
         let whose = match owner {
             // A server without networks at home may have a private one in a branch, as in [`elsewhere::name_servers`].
-            Owner::Branch(_) if !has_lan && host::is_private(*one) => continue,
+            Owner::Branch(name) if !has_lan && host::is_private(*one) => {
+                host::terminal::note(format_args!(
+                    "DNS {one} is in {network}, behind {name}: clients find it only while {name} is connected"
+                ));
+                continue;
+            }
             Owner::Branch(name) => {
                 format!("behind {name}, where others find it only while {name} is connected")
             }

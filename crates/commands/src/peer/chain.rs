@@ -4,7 +4,12 @@ use std::collections::HashMap;
 use std::iter;
 
 /// Unused new files that a client may have: each is another key that the server admits.
-pub(super) const UNUSED_MAX: usize = 4;
+const UNUSED_MAX: usize = 4;
+
+/// The number of files that end when a client with this many unused ones gets another.
+pub(super) const fn surplus(unused: usize) -> usize {
+    (unused + 1).saturating_sub(UNUSED_MAX)
+}
 
 /// The keys of clients, by their places in a list.
 pub(super) struct Chains {

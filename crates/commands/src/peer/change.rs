@@ -43,9 +43,12 @@ pub(super) fn keepalive() -> Arg {
              `server set keepalive` is for the other direction",
         ),
         seconds,
-        "write a number of seconds from 1 to 65535, or none",
+        SECONDS,
     )
 }
+
+/// The remedy for other words than [`seconds`] reads.
+pub(super) const SECONDS: &str = "write a number of seconds from 1 to 65535, or none";
 
 /// Reads seconds between keepalive packets; 0 stands for `none`.
 pub(crate) fn seconds(word: &str) -> Option<u16> {

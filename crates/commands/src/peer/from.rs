@@ -1,8 +1,10 @@
 //! A table of new clients: `name,networks,note`, a line each.
 //!
-//! The networks stand in one field, separated by spaces or semicolons. A first line of these words sets another order.
+//! The networks stand in one field, separated by spaces or semicolons. A first line of these words sets another order; it
+//! may also name the column `keepalive`.
 //! Fields may be quoted (RFC 4180), on one line. Empty lines and lines that begin with `#` are skipped.
 
+use super::change::{SECONDS, seconds};
 use super::issue::New;
 use super::{PeerError, behind, checked};
 use config::types::AllowedIp;
@@ -23,8 +25,8 @@ pub(super) const NOTE_MAX: usize = 200;
 /// Maximum number of faults that a message lists.
 const FAULTS_MAX: usize = 20;
 
-/// The columns in their usual order.
-const COLUMNS: [&str; 3] = ["name", "networks", "note"];
+/// All columns. A table without a first line of names has the first three.
+const COLUMNS: [&str; 4] = ["name", "networks", "note", "keepalive"];
 
 /// A line of the table.
 struct Row {
@@ -33,6 +35,8 @@ struct Row {
     name: String,
     networks: Vec<AllowedIp>,
     note: Option<String>,
+    /// Seconds between packets of the server to the idle client (WireGuard).
+    keepalive: Option<u16>,
 }
 
 /// A table of new clients.
@@ -64,6 +68,11 @@ impl Table {
     }
 
     fn parse(text: &[u8], file: &str) -> Result<Self, PeerError> {
+        if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+            let why =
+                "the table is UTF-16; save it as UTF-8, or convert it: iconv -f UTF-16 -t UTF-8";
+            return Err(PeerError::Table(format!("{file}: {why}")));
+        }
         let text = std::str::from_utf8(text).map_err(|error| {
             let good = &text[..error.valid_up_to()];
             let line = 1 + good.iter().filter(|it| **it == b'\n').count();
@@ -76,7 +85,7 @@ impl Table {
             rows: Vec::new(),
             faults: Vec::new(),
         };
-        let mut columns: Vec<&str> = COLUMNS.to_vec();
+        let mut columns: Vec<&str> = COLUMNS[..3].to_vec();
         let lines = text.trim_start_matches('\u{feff}').lines();
         let lines = (1..).zip(lines.map(str::trim));
         let mut lines = lines
@@ -90,10 +99,13 @@ impl Table {
         for (line, text) in lines {
             match row(line, text, &columns) {
                 Ok(row) => table.rows.push(row),
-                // Semicolons are in every line: one fault is enough.
-                Err(_) if Some(line) == first && is_of_semicolons(text) => {
-                    let why = "fields are separated by commas, not by semicolons; save the table with commas";
-                    return Err(table.error(vec![(line, PeerError::Table(why.to_owned()))]));
+                // They are in every line: one fault is enough.
+                Err(_) if Some(line) == first && separated_by(text).is_some() => {
+                    let others = separated_by(text).unwrap_or_default();
+                    let why = format!(
+                        "fields are separated by commas, not by {others}; save the table with commas"
+                    );
+                    return Err(table.error(vec![(line, PeerError::Table(why))]));
                 }
                 Err(error) if Some(line) == first && is_like_header(text) => {
                     let why = format!(
@@ -127,7 +139,7 @@ impl Table {
         }
         let mut faults = std::mem::take(&mut self.faults);
         // Without the server's file, the faults of lines are told alone.
-        let others = others(&self.clients()).unwrap_or_default().into_iter();
+        let others = others(&self.clients(None)).unwrap_or_default().into_iter();
         faults.extend(others.map(|(number, it)| (self.line(number), it)));
         faults.sort_by_key(|it| it.0);
         Err(self.error(faults))
@@ -138,14 +150,14 @@ impl Table {
         self.rows.get(number).map_or(0, |row| row.line)
     }
 
-    /// The clients of the table.
-    pub(super) fn clients(&self) -> Vec<New<'_>> {
+    /// The clients of the table, with these keepalive seconds unless their lines say others.
+    pub(super) fn clients(&self, keepalive: Option<u16>) -> Vec<New<'_>> {
         let rows = self.rows.iter();
         rows.map(|row| New {
             name: &row.name,
             behind: &row.networks,
             note: row.note.as_deref(),
-            keepalive: None,
+            keepalive: row.keepalive.or(keepalive),
         })
         .collect()
     }
@@ -195,9 +207,12 @@ fn header(text: &str) -> Option<Vec<&'static str>> {
     columns.contains(&"name").then_some(columns)
 }
 
-/// Whether semicolons separate the fields of a line: a name has none.
-fn is_of_semicolons(text: &str) -> bool {
-    text.split(',').next().is_some_and(|it| it.contains(';'))
+/// What separates the fields of a line instead of commas: a name has neither.
+fn separated_by(text: &str) -> Option<&'static str> {
+    let name = text.split(',').next()?;
+    let others = [(';', "semicolons"), ('\t', "tabs")].into_iter();
+    let mut found = others.filter(|(it, _)| name.contains(*it));
+    found.next().map(|(_, words)| words)
 }
 
 /// Whether a faulty first line may name the columns in other words.
@@ -230,6 +245,13 @@ fn row(line: usize, text: &str, columns: &[&str]) -> Result<Row, PeerError> {
         name: checked(field("name"))?.to_owned(),
         networks: behind::read(&networks)?,
         note: note(field("note"))?,
+        keepalive: match field("keepalive") {
+            "" => None,
+            text => {
+                let wrong = || PeerError::Table(format!("keepalive {text}: {SECONDS}"));
+                Some(seconds(text).ok_or_else(wrong)?)
+            }
+        },
     })
 }
 
@@ -300,7 +322,7 @@ mod tests {
                 it.note.unwrap_or("-")
             )
         };
-        Ok(table.clients().into_iter().map(row).collect())
+        Ok(table.clients(None).into_iter().map(row).collect())
     }
 
     #[test]
@@ -320,6 +342,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_s_keepalive_goes_before_that_of_all() {
+        let text = "keepalive,name\n25,a\n,b\nnone,c\n";
+        let table = Table::parse(text.as_bytes(), "branches.csv").unwrap();
+        let keepalive = |of_all| -> Vec<Option<u16>> {
+            let clients = table.clients(of_all).into_iter();
+            clients.map(|it| it.keepalive).collect()
+        };
+        assert_eq!(keepalive(None), [Some(25), None, Some(0)]);
+        assert_eq!(keepalive(Some(7)), [Some(25), Some(7), Some(0)]);
+    }
+
+    #[test]
     fn faults_are_told_with_their_lines_and_not_all_of_many() {
         for (text, words) in [
             ("", "it names no client"),
@@ -333,11 +367,19 @@ mod tests {
             ),
             ("a,\"192", "branches.csv:1: a quote is not closed"),
             (
+                "name,keepalive\na,0\n",
+                "branches.csv:2: keepalive 0: write a number",
+            ),
+            (
                 "a,\"\" x",
                 "text after a closing quote; quote the whole field",
             ),
             ("a,,\"x\u{1b}[1m\"", "branches.csv:1: a note has"),
             ("a\n../b\n", "nothing was changed"),
+            (
+                "a\t192.168.7.0/24\tx\n",
+                "branches.csv:1: fields are separated by commas, not by tabs",
+            ),
             (
                 "name;networks;note\na;192.168.7.0/24;x\n",
                 "branches.csv:1: fields are separated by commas, not",
@@ -348,7 +390,7 @@ mod tests {
             ),
             (
                 "Name,Network,Remark\na,,\n",
-                "the columns has only the words name, networks, note",
+                "the columns has only the words name, networks, note, keepalive",
             ),
         ] {
             let error = rows(text).unwrap_err();
@@ -378,6 +420,10 @@ mod tests {
                 && other == "branches.csv:3: overlaps"),
             "{error}"
         );
+        let wide = Table::parse(b"\xff\xfea\0,\0", "branches.csv")
+            .err()
+            .unwrap();
+        assert!(wide.to_string().contains("-f UTF-16 -t UTF-8"), "{wide}");
         let many = "-\n".repeat(50);
         let error = rows(&many).unwrap_err();
         assert_eq!(error.lines().count(), FAULTS_MAX + 2, "{error}");

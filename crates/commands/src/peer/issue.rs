@@ -1,6 +1,5 @@
 //! New files of clients, and the directory or archive that many of them go to.
 
-use super::chain::UNUSED_MAX;
 use super::file::{self, Record};
 use super::{PeerError, qr, tar};
 use crate::arguments;
@@ -196,25 +195,6 @@ impl Chosen {
         })
     }
 
-    /// Leaves out clients with too many unused files, and says so; an error if the command line names one.
-    pub(super) fn admitted<'a, T>(
-        &self,
-        clients: Vec<(&'a T, &'a str)>,
-        unused: impl Fn(&T) -> usize,
-    ) -> Result<Vec<(&'a T, &'a str)>, PeerError> {
-        let fits = |(client, _): &(&T, _)| unused(client) < UNUSED_MAX;
-        let (picked, full): (Vec<_>, Vec<_>) = clients.into_iter().partition(fits);
-        let full: Vec<&str> = full.into_iter().map(|(_, name)| name).collect();
-        if !full.is_empty() {
-            let error = PeerError::Unused(full.join(", "));
-            match self.which {
-                Which::Named(_) => return Err(error),
-                _ => host::terminal::note(format_args!("left out: {error}")),
-            }
-        }
-        Ok(picked)
-    }
-
     /// The terms of a client's new file: those of the old one, if the command line does not say.
     pub(super) fn terms(&self, name: &str, old: Option<Record<'_>>) -> Result<Terms, PeerError> {
         let lan_only = self.lan_only.or_else(|| old.as_ref().map(|it| it.lan_only));
@@ -232,6 +212,17 @@ pub(crate) struct Issued {
     pub(crate) name: String,
     /// The file's text, with keys.
     pub(crate) text: Zeroizing<String>,
+}
+
+/// Says which unused files have ended, because their clients got others.
+pub(super) fn tell_ended(files: &[String]) {
+    if !files.is_empty() {
+        host::terminal::note(format_args!(
+            "a client may have four files that it has not used; of these clients the oldest one is no longer valid: {}. Give \
+             them a newer one",
+            files.join(", ")
+        ));
+    }
 }
 
 /// Gets clients' files.
@@ -432,6 +423,11 @@ impl Recipient for Directory<'_> {
             #[cfg(feature = "openwrt")]
             Format::Uci if server == Kind::OpenVpn => return Err(PeerError::OpenVpnOptions),
             _ => {}
+        }
+        let is_compressed = |it: &str| ["gz", "tgz", "xz", "zip"].contains(&it);
+        let end = self.path.extension().and_then(|it| it.to_str());
+        if end.is_some_and(is_compressed) {
+            return Err(PeerError::Archive(self.path.to_owned()));
         }
         let mut files = names.map(|name| match self.is_archive() {
             true => self.path.to_owned(),

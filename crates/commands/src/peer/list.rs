@@ -27,6 +27,8 @@ const NEVER: &str = "never";
 pub(crate) struct Live {
     /// [`UP`], [`DOWN`] or [`NEVER`].
     state: Option<&'static str>,
+    /// Why the server counts the client as silent.
+    reason: Option<String>,
     /// The address that the client connects from.
     endpoint: Option<String>,
     /// Start of the session in seconds since 1970, with OpenVPN.
@@ -54,6 +56,7 @@ impl Live {
         };
         Self {
             state: Some(state),
+            reason: peer.reason.clone(),
             endpoint: peer.endpoint.clone(),
             connected_unix: peer.connected_unix,
             last_heard_age: heard,
@@ -198,6 +201,15 @@ impl Row {
     }
 
     fn state(&self, now: u64) -> String {
+        let mut words = self.state_alone(now);
+        if let Some(reason) = self.live.reason.as_ref().filter(|_| !self.revoked) {
+            words += ": ";
+            words += reason;
+        }
+        words
+    }
+
+    fn state_alone(&self, now: u64) -> String {
         let live = &self.live;
         let heard = live
             .last_heard_age
@@ -403,6 +415,7 @@ pub(super) mod tests {
             endpoint: Some("192.0.2.1:4711".to_owned()),
             connected_unix: Some(1),
             last_heard_age: Some(1),
+            reason: Some("silent".to_owned()),
             rx_rate: Some(1),
             tx_rate: Some(1),
             version: Some("2.6.14 linux".to_owned()),
@@ -428,6 +441,7 @@ pub(super) mod tests {
             endpoint: Some(format!("192.0.2.{}:4711", number % 256)),
             last_heard_age: [Some(4), Some(7200), Some(60), None][number % 4],
             state: (number % 4 == 2).then(|| "silent".to_owned()),
+            reason: (number % 4 == 2).then(|| "no answer to handshakes".to_owned()),
             rx_bytes: 1024,
             ..PeerStatus::default()
         };
@@ -454,11 +468,11 @@ pub(super) mod tests {
         rows[4].revoked = true;
         let expected = "\
 office: 4 clients: 1 in, 2 out, 1 was never in; 1 runs an outdated file, 1 revoked
-NAME     ADDRESS   BEHIND             STATE                    RECEIVED  SENT  FILE
-store-0  10.7.0.0  192.168.0.0/24     in, heard 4 seconds ago  1.00 KiB  0 B   outdated
-store-1  10.7.0.1  192.168.1.0/24 +1  out, heard 2 hours ago   1.00 KiB  0 B   current
-key2=    10.7.0.2  192.168.2.0/24     out, heard 1 minute ago  1.00 KiB  0 B   current
-store-3  10.7.0.3  192.168.3.0/24     never in                 1.00 KiB  0 B   current
+NAME     ADDRESS   BEHIND             STATE                                             RECEIVED  SENT  FILE
+store-0  10.7.0.0  192.168.0.0/24     in, heard 4 seconds ago                           1.00 KiB  0 B   outdated
+store-1  10.7.0.1  192.168.1.0/24 +1  out, heard 2 hours ago                            1.00 KiB  0 B   current
+key2=    10.7.0.2  192.168.2.0/24     out, heard 1 minute ago: no answer to handshakes  1.00 KiB  0 B   current
+store-3  10.7.0.3  192.168.3.0/24     never in                                          1.00 KiB  0 B   current
 ";
         assert_eq!(text("office", rows, &Filter::default()), expected);
         let (rows, _) = office(2);

@@ -6,10 +6,11 @@ use service::running;
 use std::path::Path;
 
 /// A note on how the other clients learn of changed networks; `None` if none has to. The change is made already, so an
-/// error is a note, too.
+/// error is a note, too. A server that is not up gets a note of its own.
 pub(crate) fn others(path: &Path) -> Option<String> {
     if Kind::at(path) == Kind::OpenVpn {
-        let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
+        super::process(path).ok().flatten()?;
+        let words = "the server tells the other clients at once: those that are in reconnect within seconds";
         return Some(words.to_owned());
     }
     outdated(path)
@@ -44,6 +45,16 @@ pub(crate) fn outdated(path: &Path) -> Option<String> {
         (0, _) => Some(rest),
         _ => Some(format!("{known}\n{rest}")),
     }
+}
+
+/// The note if an OpenVPN server is up and does not answer: clients that are in stay in. `None` otherwise.
+pub(crate) fn hung(path: &Path) -> Option<String> {
+    let found = super::process(path).ok().flatten()?;
+    let error = crate::status::of_process(found.pid, false).err()?;
+    let name = running::name_of(path);
+    Some(format!(
+        "{name} is up and does not answer ({error}): it does not act on this change. Run `millrace restart {name}`"
+    ))
 }
 
 /// The note if no server runs.

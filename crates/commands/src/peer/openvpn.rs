@@ -9,9 +9,9 @@ mod maker;
 mod tests;
 
 use super::behind::{self, Owner};
-use super::chain::Chains;
+use super::chain::{Chains, surplus};
 use super::file::{self, Public, Ranges};
-use super::issue::{Chosen, New, Picked, Recipient, Terms};
+use super::issue::{Chosen, New, Picked, Recipient, Terms, tell_ended};
 use super::list::certificate_name;
 use super::{Change, PeerError, Row, ccd, elsewhere, place};
 use config::home::HomeServer;
@@ -515,7 +515,7 @@ impl Server {
 }
 
 /// Makes new keys and certificates for clients, and has the files taken. A client keeps its old certificate until it
-/// uses the new one; each one that it has not used stays good, too. Returns clients that were left out.
+/// uses the new one; the last ones that it has not used stay good, too. Returns clients that were left out.
 pub(super) fn reissue(
     path: &Path,
     chosen: &Chosen,
@@ -525,8 +525,10 @@ pub(super) fn reissue(
     let clients = server.clients();
     let all = clients.iter();
     let all = all.map(|it| (it, it.first().map(|own| &*own.name), server.state(it)));
-    let Picked { clients, left } = chosen.pick(all.collect())?;
-    let picked = chosen.admitted(clients, |it| it.len() - 1)?;
+    let Picked {
+        clients: picked,
+        left,
+    } = chosen.pick(all.collect())?;
     if picked.is_empty() {
         return Ok(left);
     }
@@ -556,6 +558,14 @@ pub(super) fn reissue(
         server.revoke(&added.iter().collect::<Vec<_>>())?;
         return Err(error);
     }
+    let unused = picked.iter().map(|(client, _)| &client[1..]);
+    let ended = unused.flat_map(|it| it[..surplus(it.len())].iter().copied());
+    let ended: Vec<&Entry> = ended.collect();
+    server.revoke(&ended)?;
+    let words = ended
+        .iter()
+        .map(|it| format!("{} ({} in its certificate)", it.name, it.common_name));
+    tell_ended(&words.collect::<Vec<_>>());
     Ok(left)
 }
 

@@ -4,8 +4,9 @@
 mod tests;
 
 use super::behind::{self, Owner};
+use super::chain::surplus;
 use super::file::{self, Public, Ranges, Record, sum};
-use super::issue::{Chosen, Issued, New, Picked, Recipient, Terms};
+use super::issue::{Chosen, Issued, New, Picked, Recipient, Terms, tell_ended};
 use super::{Change, PeerError, Row, elsewhere, place, secret, settle};
 use crate::keys;
 use config::clients::{self, Section};
@@ -488,7 +489,7 @@ pub(super) fn add(
 }
 
 /// Makes new keys and files for clients, and has the files taken. A client keeps its old file until it uses the new
-/// one; each file that it has not used stays good, too. Returns clients that were left out.
+/// one; the last files that it has not used stay good, too. Returns clients that were left out.
 pub(super) fn reissue(
     path: &Path,
     chosen: &Chosen,
@@ -503,10 +504,10 @@ pub(super) fn reissue(
         (client, name.as_deref(), file.state(client, &reached))
     });
     let Picked { clients, left } = chosen.pick(all.collect())?;
-    let picked = chosen.admitted(clients, |it| it.next.len())?;
-    files.check(Kind::WireGuard, &mut picked.iter().map(|(_, name)| *name))?;
+    files.check(Kind::WireGuard, &mut clients.iter().map(|(_, name)| *name))?;
     let (mut issued, mut sections) = (Vec::new(), Vec::new());
-    for (client, name) in &picked {
+    let (mut changes, mut ended) = (Vec::new(), Vec::new());
+    for (client, name) in &clients {
         if client.own.is_empty() {
             return Err(PeerError::Addressless((*name).to_owned()));
         }
@@ -521,18 +522,34 @@ pub(super) fn reissue(
             "\n",
             &section,
         ]));
+        let (old, kept) = client.next.split_at(surplus(client.next.len()));
+        let is_old = |key: &str| old.iter().any(|it| it.public_key == key);
+        let heirs = kept.iter();
+        let heirs = heirs.filter(|it| it.replaces.as_deref().is_some_and(is_old));
+        changes.extend(heirs.map(|it| {
+            let replaces = [("Replaces", &*client.section.public_key)];
+            (it, Some(it.text_with(&file.text, &replaces)))
+        }));
+        for section in old {
+            changes.push((section, None));
+            ended.push(format!("{name} ({})", section.public_key));
+        }
         let name = (*name).to_owned();
         issued.push(Issued { name, text });
     }
     if issued.is_empty() {
         return Ok(left);
     }
+    let changes = changes.iter();
+    let changes = changes.map(|(section, new)| (*section, new.as_ref().map(|it| it.as_str())));
+    let text = clients::changed(&file.text, &changes.collect::<Vec<_>>());
     let sections: Vec<&str> = sections.iter().map(|it| it.as_str()).collect();
-    let text = clients::added(&file.text, &secret(&sections));
+    let text = clients::added(&text, &secret(&sections));
     place::check_size(path, text.len())?;
     files.take(&issued)?;
     let written = place::replace(path, &text);
     written.inspect_err(|_| files.give_back())?;
+    tell_ended(&ended);
     Ok(left)
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum PlaceError {
     Name(String),
     #[error("{name}: this user may not read {}; run this as root", .path.display())]
     Hidden { name: String, path: PathBuf },
+    #[error("{}: this user may not change the server there; run this as root", .0.display())]
+    Denied(PathBuf),
     #[error("{}: another process is changing a server there; try again", .0.display())]
     Busy(PathBuf),
     #[error(
@@ -117,7 +119,11 @@ impl Lock {
     /// Waits for the lock.
     pub(crate) fn of(directory: &Path, waits: Waits) -> Result<Self, PlaceError> {
         let path = directory.join(LOCK);
-        let mut file = written_file::open_lock(&path).map_err(failed(&path))?;
+        let opened = written_file::open_lock(&path);
+        let mut file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => PlaceError::Denied(directory.to_owned()),
+            _ => failed(&path)(error),
+        })?;
         let wrong = |errno: Errno| failed(directory)(errno.into());
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {

@@ -102,8 +102,11 @@ impl Plan<'_> {
             );
         }
         if home.dns.is_empty() {
-            words += "\nWARNING: no name server was found for clients. Before you add clients, write one into the \
-                      line DNS.";
+            words += &format!(
+                "\nWARNING: no name server was found for clients. Before you add clients, run `millrace server set dns \
+                 ADDRESS{}`.",
+                place::option(path)
+            );
         }
         words
     }

@@ -14,17 +14,29 @@ use zeroize::Zeroizing;
 pub(crate) const STOP: &str =
     "a server answers only the one that called last, so they may stop each other";
 
+/// The account of a client of one server, for some networks only.
+const KEYS: &str = "PrivateKey and PublicKey";
+
 /// Warns if other tunnels that are up use the account of this file.
-pub(super) fn warn_of_others(path: &Path, permissions: Permissions) {
+///
+/// # Errors
+/// A tunnel with the same keys is up, for some networks only: both would have the same routes, and the handshake of a
+/// start that fails at them would take the session of the other.
+pub(super) fn warn_of_others(path: &Path, permissions: Permissions) -> Result<(), String> {
     let Some(own) = account(path, permissions) else {
-        return;
+        return Ok(());
     };
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut others = running::all().unwrap_or_default();
     others.retain(|it| it.path != whole && account(&it.path, permissions).as_ref() == Some(&own));
     let others: Vec<String> = others.into_iter().map(|it| it.name).collect();
-    if !others.is_empty() {
-        log::warn!("{}", words(path, &others, own.0));
+    match others.is_empty() {
+        true => Ok(()),
+        false if own.0 == KEYS => Err(words(path, &others, own.0)),
+        false => {
+            log::warn!("{}", words(path, &others, own.0));
+            Ok(())
+        }
     }
 }
 
@@ -64,17 +76,22 @@ fn words(path: &Path, others: &[String], what: &str) -> String {
     )
 }
 
-/// The key, certificate or login of a client that may lead all packets, with its name. `None` for other files.
+/// The key, certificate or login of a client, with its name; for a WireGuard client that does not lead all packets, with
+/// the key of its server. `None` for other files.
 fn account(path: &Path, permissions: Permissions) -> Option<(&'static str, Zeroizing<Vec<u8>>)> {
     match Kind::at(path) {
         Kind::WireGuard => {
             let (tunnel, _) = wgquick::read(path, permissions).ok()?.into_tunnel().ok()?;
-            let key = tunnel
-                .interface
-                .private_key
-                .as_ref()
-                .filter(|_| tunnel.peers.iter().any(has_much))?;
-            Some(("PrivateKey", Zeroizing::new(key.as_bytes().to_vec())))
+            let key = tunnel.interface.private_key.as_ref()?.as_bytes();
+            if tunnel.peers.iter().any(has_much) {
+                return Some(("PrivateKey", Zeroizing::new(key.to_vec())));
+            }
+            let [server] = &tunnel.peers[..] else {
+                return None;
+            };
+            server.endpoint.as_ref()?;
+            let keys = [&key[..], server.public_key.as_bytes()].concat();
+            Some((KEYS, Zeroizing::new(keys)))
         }
         Kind::OpenVpn => {
             let options = Options {
@@ -122,7 +139,8 @@ mod tests {
         let wireguard = |key: &str, ranges: &str| {
             let text = format!(
                 "[Interface]\nPrivateKey = {key}\n[Peer]\n\
-                 PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = {ranges}\n"
+                 PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = {ranges}\n\
+                 Endpoint = 192.0.2.1:51820\n"
             );
             account("a.conf", &text)
         };
@@ -133,7 +151,11 @@ mod tests {
             wireguard(one, "0.0.0.0/1, 128.0.0.0/1")
         );
         assert_ne!(wireguard(one, "0.0.0.0/0"), wireguard(other, "0.0.0.0/0"));
-        assert_eq!(wireguard(one, "10.0.0.0/8"), None);
+        let branch = |key| wireguard(key, "10.0.0.0/8").unwrap();
+        assert_eq!((branch(one).0, branch(one)), (KEYS, branch(one)));
+        assert_ne!(branch(one), branch(other));
+        let server = "[Interface]\nListenPort = 51820\n[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n";
+        assert_eq!(account("a.conf", server), None);
         // A tunnel for rules of the policy.
         assert_eq!(
             wireguard(one, "0.0.0.0/0"),

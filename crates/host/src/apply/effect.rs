@@ -25,7 +25,7 @@ pub(super) fn execute(
         Step::Dns { resolver, wanted } => system.set_dns(resolver, ifname, wanted)?,
         Step::Route { first, .. } => {
             if let Some(route) = step.route(Some(dev)) {
-                add(&route, *first, system)?;
+                add(&route, *first, system).map_err(|error| taken(error, &route, system))?;
             }
         }
         Step::OuterRoute { .. } | Step::Unreachable { .. } => {
@@ -71,6 +71,23 @@ pub(super) fn add(route: &Route, first: bool, system: &mut dyn System) -> Result
             }
         }
         outcome => outcome,
+    }
+}
+
+/// Names the interface of the equal route that keeps the host from adding this one.
+fn taken(error: NetlinkError, route: &Route, system: &mut dyn System) -> ApplyError {
+    let dev_of_equal = || {
+        let routes = system.routes(Some(route.table)).ok()?;
+        let equal = |it: &&Route| (it.dst, it.prefix) == (route.dst, route.prefix);
+        let dev = routes.iter().find(equal)?.dev?;
+        Some(system.device(dev).ok()?.0)
+    };
+    match error.is_exists().then(dev_of_equal).flatten() {
+        Some(dev) => ApplyError::Taken {
+            network: format!("{}/{}", route.dst, route.prefix),
+            dev,
+        },
+        None => error.into(),
     }
 }
 

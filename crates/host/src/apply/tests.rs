@@ -186,6 +186,30 @@ fn a_plan_that_fails_half_way_leaves_nothing() {
 }
 
 #[test]
+fn a_network_that_the_host_has_is_named_with_its_interface() {
+    in_host("taken", |netlink, directory| {
+        let before = state(netlink);
+        let mut plan = plan(netlink, |_| {});
+        plan.steps.push(Step::Route {
+            dst: ip("198.51.100.0"),
+            prefix: 24,
+            via: None,
+            metric: None,
+            table: MAIN,
+            optional: false,
+            first: false,
+        });
+        let error = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap_err();
+        let words = error.to_string();
+        assert!(
+            words.contains("198.51.100.0/24: File exists: interface wan of this host has"),
+            "{words}"
+        );
+        assert_eq!(state(netlink), before);
+    });
+}
+
+#[test]
 fn two_full_tunnels_do_not_take_each_others_rules() {
     in_host("two", |netlink, directory| {
         let before = state(netlink);

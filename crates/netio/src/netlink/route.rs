@@ -26,6 +26,7 @@ const RTNH_F_ONLINK: u32 = 4;
 
 // Attribute numbers of linux/rtnetlink.h.
 const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
@@ -325,12 +326,29 @@ impl Netlink {
     /// # Errors
     /// ENETUNREACH, EHOSTUNREACH or EACCES if no route matches, or the matching one refuses packets.
     pub fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError> {
+        self.route_from(dst, None, mark)
+    }
+
+    /// The route that a packet from this host's address `src` to `dst` would take, by rules for that source, too.
+    ///
+    /// # Errors
+    /// As [`Netlink::route_get`]; EINVAL if an IPv4 `src` is not an address of this host.
+    pub fn route_from(
+        &mut self,
+        dst: IpAddr,
+        src: Option<IpAddr>,
+        mark: u32,
+    ) -> Result<RouteLookup, NetlinkError> {
         let family = Family::of(dst);
         let mut header = [0; HEADER_SIZE];
         header[0] = family.wire();
         header[1] = family.bits();
+        if src.is_some() {
+            header[2] = family.bits();
+        }
         let mut body = Body::new(&header);
         body.push_ip(RTA_DST, Some(dst));
+        body.push_ip(RTA_SRC, src);
         body.push_number(RTA_MARK, Some(mark).filter(|&mark| mark != 0));
         self.query(
             RTM_GETROUTE,

@@ -210,6 +210,41 @@ fn rules_choose_the_table_by_mark() {
     });
 }
 
+/// A host with two uplinks, whose rule sends packets of one address over the second.
+#[test]
+fn a_route_depends_on_the_source_where_a_rule_says_so() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let a = pair(&mut netlink);
+        let b = netlink.index_of("b").unwrap();
+        for (sources, to, prefix) in [
+            (["10.9.0.1", "10.9.1.1", "10.9.2.1"], "192.0.2.1", 24),
+            (
+                ["fd00:9::1", "fd00:9:1::1", "fd00:9:2::1"],
+                "2001:db8::1",
+                64,
+            ),
+        ] {
+            let [first, second, _] = sources.map(ip);
+            let family = Family::of(first);
+            netlink.add_address(a, first, prefix, None).unwrap();
+            netlink.add_address(b, second, prefix, None).unwrap();
+            for (dev, table) in [(a, TABLE_MAIN), (b, 7)] {
+                let way = Route::default_of(family).dev(dev).table(table);
+                netlink.add_route(&way).unwrap();
+            }
+            let version = if first.is_ipv4() { "-4" } else { "-6" };
+            let rule = [version, "rule", "add", "from", sources[1], "lookup", "7"];
+            assert!(Command::new("ip").args(rule).status().unwrap().success());
+            let mut dev = |from| netlink.route_from(ip(to), from, 0).unwrap().dev;
+            assert_eq!([dev(None), dev(Some(first))], [a, a]);
+            assert_eq!(dev(Some(second)), b);
+        }
+        let foreign = Some(ip("10.9.2.1"));
+        assert!(netlink.route_from(ip("192.0.2.1"), foreign, 0).is_err());
+    });
+}
+
 /// Rules may name a device that does not exist, and changes to rules are reported.
 #[test]
 fn rules_by_device_are_read_as_they_were_made() {

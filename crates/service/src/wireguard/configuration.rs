@@ -28,7 +28,23 @@ impl Machine {
     pub fn configure(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
         #[cfg(feature = "server")]
         let set = &*self.settled(set);
+        #[cfg(feature = "server")]
+        self.tell_removed(set, cx);
         self.turn(cx, |machine, cx| machine.set_device(set, cx))
+    }
+
+    /// Writes to the log which clients a change removes. Peers with an endpoint are servers, of which a pool changes often.
+    #[cfg(feature = "server")]
+    fn tell_removed(&self, set: &SetDevice, cx: &mut Cx<'_>) {
+        let is_client = |id: &PeerId| {
+            let entry = self.peers.get(id);
+            entry.is_some_and(|it| it.configured.is_none()) && !self.names.contains_key(id)
+        };
+        let removed = set.peers.iter().filter(|it| it.remove);
+        let removed = removed.filter_map(|it| self.peer_of(&it.public_key));
+        for id in removed.filter(is_client) {
+            self.log_peer(id, "is removed: its key is refused from now on", cx);
+        }
     }
 
     pub(super) fn set_device(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
@@ -148,6 +164,7 @@ impl Machine {
                 let words = format!("endpoint {endpoint}: must be an address");
                 return refused(EINVAL, words);
             };
+            entry.call_at(Some(addr));
             self.call_by_lines(id, Endpoint::new(addr), cx);
             // An address in a configuration replaces the name.
             self.names.remove(&id);
@@ -241,6 +258,9 @@ impl Machine {
         let Some(id) = self.device.peer_by_public_key(&public) else {
             return;
         };
+        if let Some(entry) = self.peers.get_mut(&id) {
+            entry.call_at(endpoint.socket_addr());
+        }
         if let Some(name) = Name::of(endpoint, cx.now.monotonic) {
             self.names.insert(id, name);
             return;

@@ -1,11 +1,12 @@
 //! Carries the protocol's output to the data plane, and the data plane's notices to the protocol.
 
 use super::machine::{Cx, Machine};
+use super::peers::LOST_AFTER;
 use crate::inbox::InboxLimits;
 use host::strangers;
 use plane::{Endpoint, Line, Notice, PeerId};
 use wireguard::message::INITIATION_LEN;
-use wireguard::{Activity, Output};
+use wireguard::{Activity, Dropped, Output};
 
 /// Limits of the control thread's inbox, with the kernel's queue length. A full inbox is at most a second's work on a
 /// small core, while a client waits five seconds.
@@ -38,9 +39,13 @@ impl Machine {
             .receive(bytes, from.endpoint.addr, now, under_load, &mut out);
         if let Err(why) = result {
             self.count(why);
-            // The line is at debug level only: any sender that can reach the port can cause it.
+            // Any sender that can reach the port can cause most of these. A peer that was removed knows our key.
+            let level = match why {
+                Dropped::UnknownPeer => log::Level::Info,
+                _ => log::Level::Debug,
+            };
             strangers::log(
-                log::Level::Debug,
+                level,
                 format_args!(
                     "dropped a handshake message from {}: {why}",
                     from.endpoint.addr
@@ -186,8 +191,7 @@ impl Machine {
                 self.probing.stir(cx.now.monotonic);
                 self.peers_changed(cx);
                 if let Some(entry) = self.peers.get_mut(&peer) {
-                    entry.last_handshake = Some((at, cx.now.monotonic));
-                    let words = entry.silence.answered();
+                    let words = entry.answered((at, cx.now.monotonic));
                     if let Some(words) = words {
                         self.log_peer(peer, words, cx);
                     }
@@ -204,7 +208,9 @@ impl Machine {
         }
     }
 
-    /// Handles the start or the repetition of a handshake; a repetition tries the name's next address.
+    /// Handles the start or the repetition of a handshake; a repetition tries the name's next address. A peer that has
+    /// moved, and is silent, is called at the file's address, too: the other end may have moved by mistake, as a host
+    /// with two uplinks does. Lines call that address anyway.
     fn initiated(&mut self, id: PeerId, cx: &mut Cx<'_>) {
         let now = cx.now.monotonic;
         let Some(entry) = self.peers.get_mut(&id) else {
@@ -219,9 +225,17 @@ impl Machine {
             // finds that out.
             cx.plane.forget_source(id);
         }
-        let name = self.names.get_mut(&id).filter(|_| unanswered > 0);
-        let next = name.and_then(|name| name.unanswered(now));
         let current = cx.endpoint(id).map(|endpoint| endpoint.addr);
+        let next = match self.names.get_mut(&id) {
+            Some(name) if unanswered > 0 => name.unanswered(now),
+            None if unanswered >= LOST_AFTER && self.lines.is_none() => {
+                let silent = self.peers.get(&id);
+                let silent = silent.is_some_and(|it| self.is_silent(&id, it, now, cx.plane));
+                let entry = self.peers.get_mut(&id).filter(|_| silent);
+                entry.zip(current).and_then(|(it, at)| it.other_address(at))
+            }
+            _ => None,
+        };
         if let Some(addr) = next.filter(|next| current != Some(*next)) {
             self.call_by_lines(id, Endpoint::new(addr), cx);
             // The device has just begun a handshake, and emits nothing for this.

@@ -25,6 +25,8 @@ pub struct FakeHost {
     pub port: u16,
     /// Index of the interface through which every address is reached.
     pub ifindex: u32,
+    /// The source whose packets leave through another interface, and its index.
+    pub rule: Option<(IpAddr, u32)>,
     /// How often the devices of the lines were read.
     pub reads: usize,
     /// Look-ups that were started.
@@ -57,6 +59,7 @@ impl FakeHost {
             refuses: false,
             port: 51820,
             ifindex: 1,
+            rule: None,
             reads: 0,
             lookups: Vec::new(),
             path_looks: 0,
@@ -112,8 +115,10 @@ impl Host for FakeHost {
         self.lookups.push(lookup);
     }
 
-    fn interfaces_to(&mut self, _: u32, to: &[IpAddr]) -> Vec<Option<u32>> {
-        to.iter().map(|_| Some(self.ifindex)).collect()
+    fn interfaces_to(&mut self, _: u32, ways: &[(IpAddr, IpAddr)]) -> Vec<Option<u32>> {
+        let ruled = |from| self.rule.filter(|(source, _)| *source == from);
+        let index = |(_, from): &(_, IpAddr)| ruled(*from).map_or(self.ifindex, |(_, it)| it);
+        ways.iter().map(|way| Some(index(way))).collect()
     }
 
     fn check_link(&mut self) {}

@@ -48,9 +48,10 @@ pub trait Host {
     /// run at a time.
     fn look_up(&mut self, lookup: LookUp);
 
-    /// Returns the index of the interface through which the host reaches each address with packets of this mark; `None`
-    /// for addresses that it does not reach. Returns nothing if the routes cannot be read.
-    fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>>;
+    /// Returns the index of the interface through which packets of this mark leave the host, for each destination and
+    /// source; `None` for destinations that it does not reach, and for sources that are not the host's. Returns nothing
+    /// if the routes cannot be read.
+    fn interfaces_to(&mut self, mark: u32, ways: &[(IpAddr, IpAddr)]) -> Vec<Option<u32>>;
 
     /// Ends the interface if the kernel has deleted it.
     fn check_link(&mut self);

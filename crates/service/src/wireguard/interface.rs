@@ -157,13 +157,16 @@ impl Host for Here<'_> {
         self.outside.resolver.look_up(lookup);
     }
 
-    fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>> {
+    fn interfaces_to(&mut self, mark: u32, ways: &[(IpAddr, IpAddr)]) -> Vec<Option<u32>> {
         let netlink = Netlink::open().inspect_err(|e| log::warn!("{e}"));
         let Ok(mut netlink) = netlink else {
             return Vec::new();
         };
-        let mut dev = |addr: &IpAddr| Some(netlink.route_get(*addr, mark).ok()?.dev);
-        to.iter().map(&mut dev).collect()
+        let mut dev = |(to, from): &(IpAddr, IpAddr)| {
+            let way = netlink.route_from(*to, Some(*from), mark);
+            Some(way.ok()?.dev)
+        };
+        ways.iter().map(&mut dev).collect()
     }
 
     fn check_link(&mut self) {

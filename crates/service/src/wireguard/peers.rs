@@ -4,7 +4,8 @@ use super::probing::Path;
 use config::types::{AllowedIp, Key32};
 use config::uapi::PeerState;
 use std::collections::BTreeSet;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One peer as configured.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(super) struct PeerEntry {
     /// Wall-clock time for display, and monotonic time for ages that survive a change of the clock.
     pub(super) last_handshake: Option<(SystemTime, Instant)>,
     pub(super) silence: Silence,
+    /// The address in the file, if the peer is called at one.
+    pub(super) configured: Option<SocketAddr>,
+    /// The address to which the peer had moved when it was called at the configured one.
+    moved_to: Option<SocketAddr>,
     /// How long packets to the peer may be, once that is probed.
     pub(super) path: Option<Box<Path>>,
 }
@@ -36,11 +41,24 @@ pub struct Heard {
 /// Unanswered initiations after which a peer counts as gone: the second is sent 5 seconds after the first.
 const GONE_AFTER: u32 = 2;
 
+/// Unanswered initiations after which a peer that has moved is called at its configured address, too: the next is sent 15
+/// seconds after the first.
+pub(super) const LOST_AFTER: u32 = 3;
+
+/// Handshakes that a peer begins in a row, without a packet of a session, after which it counts as hearing nothing: the
+/// third is sent 10 seconds after the first.
+const DEAF_AFTER: u32 = 3;
+
+/// How long the last of these handshakes tells of the peer.
+const LATELY: Duration = Duration::from_secs(180);
+
 /// Tracks whether a peer answers, for the messages in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
     initiations: u32,
     said: Said,
+    /// Handshakes that the peer has begun since it used a session.
+    calls: u32,
     /// When the peer last began a handshake, and when it was heard otherwise before.
     called: Option<(Instant, Option<Instant>)>,
 }
@@ -79,21 +97,36 @@ impl Silence {
 
     /// Records that the peer begins a handshake, and when it was heard last before.
     pub(super) fn called(&mut self, now: Instant, received: Option<Instant>) {
+        self.calls = match self.is_last(received) {
+            true => self.calls.saturating_add(1),
+            false => 1,
+        };
         self.called = Some((now, self.heard(received)));
+    }
+
+    /// Whether nothing came from the peer since it last began a handshake.
+    fn is_last(&self, received: Option<Instant>) -> bool {
+        self.called.is_some_and(|(at, _)| received <= Some(at))
+    }
+
+    /// Whether the peer begins handshakes again and again, and does not hear our answers.
+    pub(super) fn is_deaf(&self, received: Option<Instant>, now: Instant) -> bool {
+        let lately = |(at, _)| now < at + LATELY;
+        self.calls >= DEAF_AFTER && self.is_last(received) && self.called.is_some_and(lately)
     }
 
     /// When the peer was last heard, apart from beginnings of handshakes: a peer that hears nothing goes on to send
     /// those. `received` is when anything came from it.
     pub(super) fn heard(&self, received: Option<Instant>) -> Option<Instant> {
         match self.called {
-            Some((at, before)) if received <= Some(at) => before,
+            Some((_, before)) if self.is_last(received) => before,
             _ => received,
         }
     }
 
     /// Records a completed handshake. Returns a message to log.
     pub(super) fn answered(&mut self) -> Option<&'static str> {
-        self.initiations = 0;
+        (self.initiations, self.calls) = (0, 0);
         match std::mem::replace(&mut self.said, Said::Here) {
             Said::Here => None,
             Said::Nothing => Some("is connected"),
@@ -113,8 +146,33 @@ impl PeerEntry {
             replaces: None,
             last_handshake: None,
             silence: Silence::default(),
+            configured: None,
+            moved_to: None,
             path: None,
         }
+    }
+
+    /// Sets the address in the file.
+    pub(super) fn call_at(&mut self, configured: Option<SocketAddr>) {
+        (self.configured, self.moved_to) = (configured, None);
+    }
+
+    /// The address to call a silent peer at, after `current`: the configured one and the one to which the peer moved
+    /// take turns.
+    pub(super) fn other_address(&mut self, current: SocketAddr) -> Option<SocketAddr> {
+        let configured = self.configured?;
+        if current == configured {
+            return self.moved_to;
+        }
+        self.moved_to = Some(current);
+        Some(configured)
+    }
+
+    /// Records a completed handshake. Returns a message to log.
+    pub(super) fn answered(&mut self, at: (SystemTime, Instant)) -> Option<&'static str> {
+        self.last_handshake = Some(at);
+        self.moved_to = None;
+        self.silence.answered()
     }
 
     /// The peer's state for `wg show`, without address and counters, which the data plane has.
@@ -141,7 +199,7 @@ mod tests {
     #[test]
     fn beginnings_of_handshakes_are_no_life() {
         let start = Instant::now();
-        let at = |second| Some(start + std::time::Duration::from_secs(second));
+        let at = |second| Some(start + Duration::from_secs(second));
         let mut silence = Silence::default();
         assert_eq!(silence.heard(None), None);
         silence.called(at(1).unwrap(), None);
@@ -152,6 +210,50 @@ mod tests {
         silence.called(at(8).unwrap(), at(3));
         assert_eq!(silence.heard(at(8)), at(2));
         assert_eq!(silence.heard(at(9)), at(9));
+    }
+
+    #[test]
+    fn a_peer_that_calls_in_vain_is_deaf_until_it_uses_a_session() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut silence = Silence::default();
+        let mut received = Some(at(1));
+        for (second, is_deaf) in [(2, false), (7, false), (12, true), (17, true)] {
+            silence.called(at(second), received);
+            received = Some(at(second));
+            assert_eq!(silence.is_deaf(received, at(second)), is_deaf, "{second}");
+            assert_eq!(silence.heard(received), Some(at(1)));
+        }
+        assert!(!silence.is_deaf(Some(at(18)), at(18)), "it sends data");
+        assert!(
+            !silence.is_deaf(received, at(17) + LATELY),
+            "it has given up"
+        );
+        let mut answered = silence;
+        answered.answered();
+        assert!(!answered.is_deaf(received, at(17)));
+        // Probes of a line, each followed by a packet of the session.
+        for second in [20, 30, 40, 50] {
+            silence.called(at(second), Some(at(second - 1)));
+            assert!(!silence.is_deaf(Some(at(second)), at(second)));
+        }
+    }
+
+    #[test]
+    fn a_silent_peer_is_called_at_both_addresses_in_turn() {
+        let [file, moved, far]: [SocketAddr; 3] =
+            [1, 2, 3].map(|last| ([192, 0, 2, last], 51820).into());
+        let mut peer = PeerEntry::new(Key32::new([7; 32]));
+        assert_eq!(peer.other_address(moved), None, "the file has no address");
+        peer.call_at(Some(file));
+        assert_eq!(peer.other_address(file), None, "it has not moved");
+        for _ in 0..3 {
+            assert_eq!(peer.other_address(moved), Some(file));
+            assert_eq!(peer.other_address(file), Some(moved));
+        }
+        assert_eq!(peer.other_address(far), Some(file));
+        peer.answered((UNIX_EPOCH, Instant::now()));
+        assert_eq!(peer.other_address(file), None);
     }
 
     #[test]

@@ -11,6 +11,9 @@ use wireguard::echo::ECHO_MIN;
 /// Shortest useful length in bytes: every host accepts this much (RFC 1122, section 3.3.2).
 const LEAST: u32 = 576;
 
+/// Shortest prefix of a peer's range that may be the tunnel's own network.
+const NETWORK_MIN: u8 = 16;
+
 /// Maximum number of addresses of a peer that are tried.
 const TARGETS_MAX: usize = 4;
 
@@ -84,6 +87,12 @@ fn targets(
         let networks = interface.addresses.iter();
         let networks = networks.filter(|it| it.prefix < family_bits(it.addr));
         candidates.extend(networks.map(|it| first_host(it.addr, it.prefix)));
+        // A file of `millrace peer add` names the tunnel's network only here, and its address alone.
+        let around = peer.allowed_ips.iter().filter(|range| {
+            let mut own = interface.addresses.iter();
+            range.prefix() >= NETWORK_MIN && own.any(|it| range.contains(it.addr))
+        });
+        candidates.extend(around.map(|it| first_host(it.addr(), it.prefix())));
         // Addresses outside the inner networks may be reached by paths that bypass the tunnel.
         candidates.retain(|addr| is_inner(*addr, tunnel));
     }
@@ -164,6 +173,11 @@ mod tests {
         assert_eq!(auto(site, "10.0.0.1/32, 192.168.7.0/24"), ["10.0.0.1"]);
         assert_eq!(auto(site, "10.0.0.0/24"), ["10.0.0.1"]);
         assert_eq!(auto(site, "192.168.7.0/24"), none);
+        // A file of `millrace peer add --lan-only`.
+        let branch = "Address = 10.7.0.8/32";
+        let ranges = "10.7.0.0/24, 192.168.1.0/24";
+        assert_eq!(auto(branch, ranges), ["10.7.0.1"]);
+        assert_eq!(auto(branch, "10.0.0.0/8"), none);
         // Our own address is not the peer's, and a family without an address of ours cannot ask.
         assert_eq!(
             auto("Address = 10.0.0.1/24", "10.0.0.0/24, fd00::2/128"),

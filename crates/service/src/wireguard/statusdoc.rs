@@ -51,13 +51,16 @@ impl Interface {
                 ..PeerStatus::default()
             };
             let times = moved.times;
-            peer.set_heard(times.last_received, None, now);
+            peer.set_heard(p.silence.heard(times.last_received), None, now);
             if let Some(since) = times.unanswered_since.filter(|at| now > *at + ANSWERED) {
                 let passed = now.saturating_duration_since(since).as_secs();
                 peer.set_silent(format!("no answer to packets for {passed} s"));
             }
             if p.silence.is_unanswered() {
                 peer.set_silent("no answer to handshakes".to_owned());
+            }
+            if p.silence.is_deaf(times.last_received, now) {
+                peer.set_silent("it calls, and does not hear our answers".to_owned());
             }
             peer
         });

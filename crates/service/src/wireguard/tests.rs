@@ -17,7 +17,7 @@ use netio::poll::{Poller, Waker};
 use netio::tun::Tun;
 use plane::Now;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -311,6 +311,36 @@ fn a_name_is_looked_up_and_each_line_is_told_of() {
     });
 }
 
+/// The answers of an end that has two uplinks may leave by the wrong one.
+#[test]
+fn a_peer_that_hears_no_answer_does_not_count_as_heard() {
+    let directory = tempfile::tempdir().unwrap();
+    let none = Lines::default();
+    let called = End::new(directory.path(), "called", &none);
+    let caller = End::new(directory.path(), "caller", &none);
+    let between = UdpSocket::bind("127.0.0.1:0").unwrap();
+    between.set_read_timeout(Some(PATIENCE)).unwrap();
+    with([&called, &caller], || {
+        let mut to = None;
+        configure(&called, &caller, |port| {
+            to = Some((Ipv4Addr::LOCALHOST, port));
+            format!("endpoint={}\n", between.local_addr().unwrap())
+        });
+        let mut initiation = [0; 2048];
+        let len = between.recv(&mut initiation).unwrap();
+        between.send_to(&initiation[..len], to.unwrap()).unwrap();
+        let peer = wait_for(|| {
+            let peer = called.status().peers.remove(0);
+            (peer.rx_bytes > 0).then_some(peer)
+        });
+        assert!(peer.endpoint.is_some());
+        assert_eq!(
+            (peer.last_heard_age, peer.latest_handshake_age),
+            (None, None)
+        );
+    });
+}
+
 #[test]
 fn peers_are_named_in_the_status_until_they_are_renamed() {
     let directory = tempfile::tempdir().unwrap();
@@ -404,7 +434,7 @@ fn wg_changes_peers_as_it_does_with_the_kernel() {
         assert_eq!(ranges().len(), 1);
 
         // A port that another program has: the interface stays where it was.
-        let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let before = end.status().listen_port;
         let answer = end.ask(&format!("set=1\nlisten_port={port}"));

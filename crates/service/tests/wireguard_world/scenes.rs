@@ -153,6 +153,40 @@ fn a_killed_office_that_is_back_has_traffic_in_less_than_a_second() {
     }
 }
 
+/// An office with two uplinks has sent from its second address, so that the branch has moved there. One of the addresses
+/// is gone then.
+#[test]
+fn a_branch_goes_back_to_the_address_in_its_file_when_the_other_is_silent() {
+    for stays in [false, true] {
+        let mut world = pair();
+        assert!(reaches(&mut world));
+        let first = world.hosts[0].ip;
+        world.hosts[0].ip = [10, 9, 9, 9].into();
+        // The office's kernel refuses the first packet from the removed address.
+        world.send(0, 1);
+        world.send(0, 1);
+        pass(&mut world, 1);
+        assert!(reaches(&mut world), "at the second address");
+        if !stays {
+            world.hosts[0].ip = first;
+            // Its packets would tell the branch.
+            world.configure(0, "replace_peers=true\n").unwrap();
+            world.say(0, 1, &Saying::default());
+        }
+        world.wire.deaf = stays.then(|| world.hosts[0].address());
+        for _ in 0..40 {
+            world.send(1, 0);
+            pass(&mut world, 1);
+        }
+        assert_eq!(!world.heard(0).is_empty(), !stays);
+        // The second address is back, which the branch has not forgotten.
+        world.wire.deaf = None;
+        world.send(1, 0);
+        pass(&mut world, 15);
+        assert!(reaches(&mut world), "{stays}");
+    }
+}
+
 /// A branch whose keepalive starts a handshake at once does not start a second one because it remembers the office.
 #[test]
 fn a_branch_that_is_back_calls_its_office_once() {
@@ -317,7 +351,13 @@ fn peers_that_are_reached_through_another_interface_are_called_from_any_address(
     world.tell(0, Event::NetworkChanged);
     pass(&mut world, 1);
     assert!(source(&world).is_some(), "nothing is other for this peer");
+    // The default route leads over another uplink, and a rule sends packets of this source back over theirs.
     world.hosts[0].outside.ifindex = 7;
+    world.hosts[0].outside.rule = Some((world.hosts[0].ip, 1));
+    world.tell(0, Event::NetworkChanged);
+    pass(&mut world, 1);
+    assert!(source(&world).is_some(), "the rule decides");
+    world.hosts[0].outside.rule = None;
     world.tell(0, Event::NetworkChanged);
     pass(&mut world, 1);
     assert!(source(&world).is_none());

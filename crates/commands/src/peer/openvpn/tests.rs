@@ -362,6 +362,8 @@ fn a_new_certificate_that_is_used_stays_good_when_another_is_made() {
     for number in 1..=4 {
         give(number, &["store-7"]).unwrap();
     }
+    let settings = office.ccd("store-7-2");
+    assert!(settings.exists());
     let revoked = || -> Vec<String> {
         let entries = Server::read(&server).unwrap().entries.into_iter();
         let revoked = entries.filter(|it| it.revoked);
@@ -369,13 +371,11 @@ fn a_new_certificate_that_is_used_stays_good_when_another_is_made() {
     };
     // The server was not asked who is in: no certificate is known to be out of use.
     assert_eq!(revoked(), [""; 0]);
-    let refused = give(5, &["phone", "store-7"]).unwrap_err().to_string();
-    assert!(
-        refused.starts_with("store-7: has 4 new files already"),
-        "{refused}"
-    );
-    give(6, &["--all"]).unwrap();
-    assert!(to(6).join("phone.ovpn").exists() && !to(6).join("store-7.ovpn").exists());
+    // The fifth file ends the first of the unused ones.
+    give(5, &["--all"]).unwrap();
+    assert!(to(5).join("phone.ovpn").exists() && to(5).join("store-7.ovpn").exists());
+    assert_eq!(revoked(), ["store-7-2"]);
+    assert!(!fs::read_to_string(settings).is_ok_and(|it| it.contains("192.168.7.0")));
 
     let rows = |server: &Server| -> Vec<String> {
         let rows = server.rows().into_iter();
@@ -387,13 +387,19 @@ fn a_new_certificate_that_is_used_stays_good_when_another_is_made() {
     };
     // The certificate of a session, the row of the client, and the revoked certificates.
     for (name, row, out) in [
-        ("none", "store-7 pending", &[][..]),
-        ("store-7", "store-7 pending", &[]),
+        ("none", "store-7 pending", &["store-7-2"][..]),
+        ("store-7", "store-7 pending", &["store-7-2"]),
         ("store-7-3", "store-7-3 pending", &["store-7", "store-7-2"]),
         (
-            "store-7-5",
-            "store-7-5 current",
-            &["store-7", "store-7-2", "store-7-3", "store-7-4"],
+            "store-7-6",
+            "store-7-6 current",
+            &[
+                "store-7",
+                "store-7-2",
+                "store-7-3",
+                "store-7-4",
+                "store-7-5",
+            ],
         ),
     ] {
         let session = |name: &str| service::status::PeerStatus {
@@ -417,7 +423,7 @@ fn a_new_certificate_that_is_used_stays_good_when_another_is_made() {
     assert_eq!(routes, 2);
     assert!(give(7, &["store-7"]).is_ok());
     revoke(&server, "store-7").unwrap();
-    assert_eq!(revoked().len(), 6);
+    assert_eq!(revoked().len(), 7);
     assert_eq!(rows(&Server::read(&server).unwrap()).len(), 1);
 }
 

@@ -357,21 +357,31 @@ fn a_new_file_that_is_used_stays_good_when_another_is_made() {
         assert_eq!(give(number, &["store-7"]).unwrap(), ["store-7.conf"]);
     }
     let full = office.text();
-    let refused = give(5, &["phone", "store-7"]).unwrap_err().to_string();
-    assert!(
-        refused.starts_with("store-7: has 4 new files already"),
-        "{refused}"
-    );
-    assert!(refused.contains("peer revoke"), "{refused}");
-    assert_eq!(office.text(), full);
-    assert_eq!(give(6, &["--all"]).unwrap(), ["phone.conf"]);
-    fs::write(&server, &full).unwrap();
     let keys = |text: &str| -> Vec<String> {
         let sections = clients::sections(text).into_iter();
         sections.map(|it| it.public_key).collect()
     };
     // Sections of the client, of the phone, and of the new files.
     let all = keys(&full);
+    // A fifth file ends the first of the unused ones, whichever option selects the client.
+    for (number, words) in [(5, &["phone", "store-7"][..]), (6, &["--all"])] {
+        let made = give(number, words).unwrap();
+        assert_eq!(made, ["phone.conf", "store-7.conf"]);
+        let text = office.text();
+        let sections = clients::sections(&text);
+        let own: Vec<_> = sections
+            .iter()
+            .filter(|it| it.name.as_deref() == Some("store-7"))
+            .collect();
+        let known: Vec<&str> = own.iter().map(|it| &*it.public_key).collect();
+        assert_eq!(known[..4], [&all[0], &all[3], &all[4], &all[5]]);
+        // Each replaces the one before.
+        let replaced = own.iter().map(|it| it.replaces.as_deref());
+        let wanted = [None].into_iter().chain(known.into_iter().map(Some));
+        assert!(replaced.eq(wanted.take(5)), "{text}");
+        assert!(text.starts_with(&begun[..begun.len() / 2]), "{text}");
+        fs::write(&server, &full).unwrap();
+    }
     for number in 1..=4 {
         let in_files = fs::read_to_string(
             office
