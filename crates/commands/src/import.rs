@@ -31,6 +31,9 @@ use zeroize::Zeroizing;
 /// Largest accepted file, in bytes: an OpenVPN profile with its keys has ten kilobytes.
 const SIZE_MAX: u64 = 1 << 20;
 
+/// Maximum number of reasons in an error.
+const FAULTS_SHOWN: usize = 3;
+
 /// Where archives are unpacked: in memory.
 #[cfg(feature = "server")]
 const SCRATCH: &str = "/run/millrace";
@@ -53,7 +56,11 @@ pub(crate) enum ImportingError {
     #[error("{}: this file name is reserved for Millrace's own settings; choose another name with \
              --name", .0.display())]
     Settings(PathBuf),
-    #[error("{name}: a tunnel of this name exists: {}; choose another name with --name", .at.display())]
+    #[error(
+        "{name}: a tunnel of this name exists: {}; choose another name with --name; to replace that tunnel, remove its \
+         file first",
+        .at.display()
+    )]
     Taken { name: String, at: PathBuf },
     #[error(
         "{}: the new tunnel would use this password file, and could send the password to any server; move the file \
@@ -65,7 +72,7 @@ pub(crate) enum ImportingError {
     Large(PathBuf),
     #[error("{}: {error} (run as root)", .path.display())]
     Directory { path: PathBuf, error: io::Error },
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {error}{}", .path.display(), by_root(.error))]
     File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
@@ -75,13 +82,35 @@ pub(crate) enum ImportingError {
     #[cfg(feature = "policy")]
     #[error(transparent)]
     Prepare(#[from] crate::policy::prepare::PrepareError),
-    #[error("not kept: no tunnel can be made from this file")]
-    Unusable,
+    /// The file gives no tunnel, for these reasons; if they are unknown, the report has them.
+    #[error("not kept: no tunnel can be made from this file{}", because(.0))]
+    Unusable(Vec<String>),
     #[error(
         "not kept: the file names files in its own directory; put their content into it (<ca>…</ca>), or name them \
          with absolute paths"
     )]
     Beside,
+}
+
+/// The remedy if a user may not read or write a file.
+fn by_root(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => "; run this as root",
+        _ => "",
+    }
+}
+
+/// Up to [`FAULTS_SHOWN`] reasons, as the end of a sentence.
+fn because(faults: &[String]) -> String {
+    let mut words = String::new();
+    for (number, fault) in faults.iter().take(FAULTS_SHOWN).enumerate() {
+        words += if number == 0 { ": " } else { "; " };
+        words += fault;
+    }
+    match faults.len().saturating_sub(FAULTS_SHOWN) {
+        0 => words,
+        more => format!("{words}; and {more} more"),
+    }
 }
 
 /// The command-line definition of `import`.
@@ -192,45 +221,60 @@ fn import(
     let kept = place(to, &name, source, &text);
     may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
     #[cfg(feature = "policy")]
-    let (text, device) = match matches.get_flag("for-policy") {
+    let (prepared, device) = match matches.get_flag("for-policy") {
         true => {
             let prepared = crate::policy::prepare::prepared(&kept, &text)?;
-            (prepared.text, Some(prepared.device))
+            (Some(prepared.text), Some(prepared.device))
         }
-        false => (text, None),
+        false => (None, None),
     };
+    #[cfg(not(feature = "policy"))]
+    let prepared: Option<Zeroizing<String>> = None;
     // The text is judged before it is written, as it contains keys.
     let judge = |file: &Path, text: &str| {
         let kind = Kind::of(file, text.as_bytes());
         check::judge_bytes(kind, text.as_bytes(), &check::Arguments::of(file, matches))
     };
-    let mut judged: Judged = judge(&kept, &text)?;
     // The user knows the lines of this file, which may not be kept.
-    judged.report.file = match piped {
+    let mut told: Judged = judge(&kept, &text)?;
+    told.report.file = match piped {
         true => "standard input".to_owned(),
         false => source.display().to_string(),
     };
+    let judged = prepared.as_ref().map(|it| judge(&kept, it)).transpose()?;
+    let text = prepared.unwrap_or(text);
+    let decided = judged.as_ref().unwrap_or(&told);
     let verbose = matches.try_get_one::<u8>("verbose").ok().flatten();
-    if verbose.is_some_and(|it| *it > 0) || !judged.usable {
+    if verbose.is_some_and(|it| *it > 0) || !decided.usable {
         // A failure to print the report does not stop the import.
-        let _ = io::stdout().lock().write_all(judged.text().as_bytes());
+        let _ = io::stdout().lock().write_all(told.text().as_bytes());
     } else {
-        let refused = judged.report.with(Verdict::Refused);
-        refused.for_each(|it| host::terminal::note(judged.report.describe(it)));
+        let refused = told.report.with(Verdict::Refused);
+        refused.for_each(|it| host::terminal::note(told.report.describe(it)));
     }
-    if !judged.usable {
+    if !decided.usable {
         let usable_there = judge(source, &text).is_ok_and(|judged| judged.usable);
         return Err(match usable_there {
             true => ImportingError::Beside,
-            false => ImportingError::Unusable,
+            false => ImportingError::Unusable(told.faults),
         });
     }
-    keep(&kept, &text, &judged.report, |text| judge(&kept, text))?;
-    if is_asking(&kept, &text) {
+    let written = keep(&kept, &text, &decided.report, |text| judge(&kept, text))?;
+    if is_asking(&kept, &written) {
         host::terminal::note(format_args!(
             "the tunnel asks for a user name and a password; to start it without a terminal, put them on two lines \
              into {}, between <auth-user-pass> and </auth-user-pass>",
             kept.display()
+        ));
+    }
+    #[cfg(feature = "policy")]
+    if device.is_none()
+        && let line = format!("dev {name}")
+        && has_line(&written, &line)
+        && !has_line(&text, &line)
+    {
+        host::terminal::note(format_args!(
+            "its device is {name} now: the guard and the policy know tunnels by their devices"
         ));
     }
     #[cfg(feature = "policy")]
@@ -249,7 +293,7 @@ fn import(
         let rule = firewall::missing_rule(kind, firewall::rejects_gre);
         rule.into_iter().for_each(host::terminal::note);
     }
-    Ok((kept, check::counts(&judged.report), servers))
+    Ok((kept, check::counts(&decided.report), servers))
 }
 
 /// The name servers in lines of a file that are comments now, separated by commas; empty without any.
@@ -327,15 +371,26 @@ pub(crate) fn may_keep(kept: &Path, permissions: Permissions) -> Result<(), Impo
     }
 }
 
-/// Writes the file without the lines that the report refuses, if it still gives a tunnel.
+/// Writes the file without the lines that the report refuses, if it still gives a tunnel. An OpenVPN tunnel whose name is
+/// one of the guard's usual tunnels also gets a device of that name. Returns the text that was written.
 pub(crate) fn keep(
     kept: &Path,
     text: &str,
     report: &Report,
     judge: impl FnOnce(&str) -> Result<Judged, ImportError>,
-) -> Result<(), ImportingError> {
+) -> Result<Zeroizing<String>, ImportingError> {
     let cleaned = cleaned(text, report, judge)?;
-    let (text, _) = cleaned.ok_or(ImportingError::Unusable)?;
+    let (text, _) = cleaned.ok_or_else(|| ImportingError::Unusable(Vec::new()))?;
+    #[cfg(feature = "policy")]
+    let text = {
+        let name = kept.file_stem().unwrap_or_default().to_string_lossy();
+        let usual = config::guard::Pattern::new(config::guard::TUNNELS);
+        let named = match usual.is_some_and(|it| it.matches(&name)) {
+            true => crate::policy::prepare::named(kept, &text)?,
+            false => None,
+        };
+        named.unwrap_or(text)
+    };
     let to = kept.parent().unwrap_or_else(|| Path::new("/"));
     let mut builder = fs::DirBuilder::new();
     let made = builder.mode(0o700).recursive(true).create(to);
@@ -346,7 +401,8 @@ pub(crate) fn keep(
     written_file::write_new(kept, text.as_bytes()).map_err(|error| ImportingError::File {
         path: kept.to_owned(),
         error,
-    })
+    })?;
+    Ok(text)
 }
 
 fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
@@ -448,10 +504,13 @@ fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
 
 /// Whether an OpenVPN profile asks for name and password at a terminal.
 pub(crate) fn is_asking(path: &Path, text: &str) -> bool {
-    let has = |line: &str| text.lines().any(|it| it.trim() == line);
     path.extension().is_some_and(|it| it == "ovpn")
-        && has("auth-user-pass")
-        && !has("<auth-user-pass>")
+        && has_line(text, "auth-user-pass")
+        && !has_line(text, "<auth-user-pass>")
+}
+
+fn has_line(text: &str, line: &str) -> bool {
+    text.lines().any(|it| it.trim() == line)
 }
 
 #[cfg(test)]
@@ -550,6 +609,74 @@ mod tests {
             .unwrap();
         let written = fs::read_to_string(kept).unwrap();
         assert!(!written.contains("touch") && written.contains("MTU = 1300"));
+    }
+
+    /// A line that decides is told; the others of the report would only be left out.
+    #[test]
+    fn the_lines_that_decide_are_named() {
+        let bench = Bench::new();
+        let text = format!(
+            "client\ndev tun\nremote 192.0.2.1\nup /a\nfoo bar\ndown /a\n{CA}auth-user-pass\n"
+        );
+        for (name, text, words) in [
+            (
+                "a.ovpn",
+                text.clone(),
+                "from this file: line 5: foo: Unrecognized option",
+            ),
+            (
+                "b.ovpn",
+                text.replace("remote 192.0.2.1\n", ""),
+                "from this file: ",
+            ),
+            (
+                "c.ovpn",
+                "client\nx1 y\nx2 y\nx3 y\nx4 y\nx5 y\n".to_owned(),
+                " more",
+            ),
+        ] {
+            let error = bench.import(&bench.file(name, &text), None).unwrap_err();
+            assert!(
+                error.starts_with("not kept: ") && error.contains(words),
+                "{error}"
+            );
+            assert!(name != "a.ovpn" || !error.contains("line 4"), "{error}");
+            assert!(!error.contains("kept/"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "policy")]
+    #[test]
+    fn lines_have_the_numbers_of_the_user_s_file() {
+        let bench = Bench::new();
+        let text =
+            format!("client\ndev tun\nremote 192.0.2.1\nup /a\nfoo bar\n{CA}auth-user-pass\n");
+        let source = bench.file("away.ovpn", &text);
+        let matches = command().get_matches_from(["import", "x", "--for-policy"]);
+        let to = bench.0.path().join("kept");
+        let error = import(&source, None, &to, &matches)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(": line 5: foo"), "{error}");
+    }
+
+    #[cfg(feature = "policy")]
+    #[test]
+    fn a_tunnel_with_a_name_of_the_guard_s_has_a_device_of_that_name() {
+        let bench = Bench::new();
+        let text =
+            format!("client\ndev tun\nremote 192.0.2.1\nup /a\n{CA}auth-user-pass login.txt\n");
+        let source = bench.file("nl1.ovpn", &text);
+        for (name, device) in [
+            ("mr-guard", "dev mr-guard\ndev-type tun\n"),
+            ("guard", "dev tun\n"),
+        ] {
+            let kept = bench.import(&source, Some(name)).unwrap();
+            let written = fs::read_to_string(&kept).unwrap();
+            assert!(written.contains(device), "{written}");
+            // The login's file was refused, so the tunnel asks.
+            assert!(is_asking(&kept, &written), "{written}");
+        }
     }
 
     #[test]
