@@ -94,7 +94,7 @@ fn test(file: &Path) -> Outcome {
         .name("ending".to_owned())
         .spawn(end)?;
     let mut is_good = true;
-    for hook in hooks {
+    for (number, hook) in (1..).zip(hooks) {
         if ending.wait(Duration::ZERO) {
             return Ok(ExitCode::FAILURE);
         }
@@ -111,7 +111,7 @@ fn test(file: &Path) -> Outcome {
             Ok(()) => format!("ok in {:.1} s", begin.elapsed().as_secs_f64()),
             Err(failure) => failure.words.clone(),
         };
-        host::terminal::line(format_args!("{}: {said}", hook.action));
+        host::terminal::line(format_args!("{number}: {}: {said}", hook.action));
         is_good &= done.is_ok();
     }
     Ok(code(is_good))

@@ -40,6 +40,9 @@ pub(crate) struct Judged {
     pub(crate) usable: bool,
     /// Harmless warnings about the file as a whole.
     warnings: Vec<String>,
+    /// Why an OpenVPN file gives no tunnel: sentences, most with file and line. Other lines that are refused can be left
+    /// out.
+    pub(crate) faults: Vec<String>,
 }
 
 /// The command-line definition of `check`.
@@ -179,6 +182,7 @@ fn judge_pptp(_: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
         },
         usable: false,
         warnings: Vec::new(),
+        faults: Vec::new(),
     })
 }
 
@@ -200,6 +204,7 @@ fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Pa
         report,
         usable,
         warnings: warnings.filter_map(config::file::exposed).collect(),
+        faults: Vec::new(),
     }
 }
 
@@ -221,6 +226,13 @@ fn judge_openvpn(
     let mut report = import.report.clone();
     let mut warnings = std::mem::take(&mut import.warnings);
     let mut usable = import.is_usable();
+    let file = arguments.file.display().to_string();
+    let place = |fault: &String| match fault.strip_prefix(&file) {
+        Some(rest) if rest.starts_with(": ") => rest.replacen(": ", "", 1),
+        Some(rest) => rest.replacen(':', "line ", 1),
+        None => fault.clone(),
+    };
+    let mut faults: Vec<String> = import.faults().iter().map(place).collect();
     let mut model = import.into_model().ok().map(|(model, _)| model);
     if let Some(model) = &mut model {
         if arguments.alone {
@@ -236,12 +248,14 @@ fn judge_openvpn(
         if let Err(fault) = service::openvpn::rehearse(model, &settings.dataplane) {
             usable = false;
             report.refuse(&fault);
+            faults.push(place(&fault));
         }
     }
     Ok(Judged {
         report,
         usable,
         warnings,
+        faults,
     })
 }
 
@@ -290,6 +304,7 @@ fn judge_wg_quick(
         report,
         usable,
         warnings,
+        faults: Vec::new(),
     })
 }
 
@@ -415,6 +430,7 @@ mod tests {
             report: wgquick::parse(FILE, "wg0.conf", Permissions::NONE).report,
             usable: true,
             warnings: Vec::new(),
+            faults: Vec::new(),
         }
     }
 

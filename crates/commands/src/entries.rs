@@ -29,6 +29,9 @@ pub(crate) enum EntriesError {
     #[cfg(feature = "monitor")]
     #[error("{}: entry {number} is the same", .path.display())]
     Same { path: PathBuf, number: usize },
+    /// A value of a new entry; no line of the file names it yet.
+    #[error("{0}")]
+    Value(String),
     #[cfg(feature = "policy")]
     #[error("{}: no entry has the name {name}; `millrace policy list` shows the names", .path.display())]
     Unknown { path: PathBuf, name: String },
@@ -66,9 +69,12 @@ impl<T: PartialEq> List<'_, T> {
         let _lock = lock(self.path)?;
         let before = tables::text(self.path)?;
         let entries = (self.read)(&before, self.path)?;
+        for new in new {
+            self.read_new(new)?;
+        }
         let added = tables::inserted(&before, self.name, entries.len(), &new.join("\n"));
         let added = added.ok_or_else(|| self.inline())?;
-        let after = (self.read)(&added, self.path)?;
+        let after = (self.read)(&added, self.path).map_err(|error| of_new(&error))?;
         match after.starts_with(&entries) {
             true => write(&added, self.path)?,
             false => return Err(self.inline()),
@@ -112,12 +118,27 @@ impl<T: PartialEq> List<'_, T> {
         }
     }
 
+    /// Reads entries that no file has yet.
+    ///
+    /// # Errors
+    /// [`EntriesError::Value`], without a line.
+    pub(crate) fn read_new(&self, new: &str) -> Result<Vec<T>, EntriesError> {
+        (self.read)(new, Path::new("new")).map_err(|error| of_new(&error))
+    }
+
     fn inline(&self) -> EntriesError {
         EntriesError::Inline {
             path: self.path.to_owned(),
             name: self.name,
         }
     }
+}
+
+/// The error of a new entry: the line in it is not one of the file.
+fn of_new(error: &SettingsError) -> EntriesError {
+    let words = error.to_string();
+    let why = words.split_once(": ").map(|(_, why)| why.to_owned());
+    EntriesError::Value(why.unwrap_or(words))
 }
 
 /// Holds off our other processes that change settings in the same directory.

@@ -204,12 +204,21 @@ mod tests {
             reason: "mr-us is not up".to_owned(),
             ..open.clone()
         };
-        let Value::Array(samples) = document(&[open, lost]) else {
+        let Value::Array(samples) = document(&[open, lost.clone()]) else {
             panic!("not a list");
         };
         assert_eq!(
             samples[1]["text"],
             "mr-us: asking for a port (udp, tcp) for 192.168.1.20: mr-us is not up"
+        );
+        let fixed = Report {
+            device_port: Some(3074),
+            ..lost
+        };
+        assert!(
+            fixed
+                .to_string()
+                .contains("for 192.168.1.20, port 3074: mr-us")
         );
         crate::tests::assert_documented("forward status", &samples);
         // An open port ends; asking has no end.

@@ -202,9 +202,12 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     tell(&done.errors);
     judge::router(&mut done.report);
     host::terminal::text(render(&done.report));
+    let report = &done.report;
     // At boot the guard comes before its devices, and the services wait for it.
-    let good = is_asked && done.errors.is_empty() && done.report.is_whole();
-    Ok(code(good))
+    let has_devices = matches.get_flag("if-asked") || report.idle.is_empty();
+    Ok(code(
+        is_asked && done.errors.is_empty() && report.is_whole() && has_devices,
+    ))
 }
 
 /// Sets the guard again and again until at least one layer is in place. The network waits for this, so that no packet
@@ -289,6 +292,17 @@ fn hold(error: CommandError) -> Result<Done, CommandError> {
     Err(error)
 }
 
+/// [`hold`], for `watch`: a guard that was switched on by hand needs no settings in a file.
+fn hold_by_hand(error: CommandError) -> Result<Done, CommandError> {
+    if matches!(error, CommandError::Nothing)
+        && let Some(done) = steer::guard::refresh()?
+    {
+        log::info!("the guard keeps the settings that it was switched on with");
+        return Ok(done);
+    }
+    hold(error)
+}
+
 /// Applies changed settings. Does nothing after `off`. If no interface lists devices any longer, releases those that
 /// were listed.
 fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
@@ -340,7 +354,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
     let done = until_held(NOT_YET, || {
         // A guard that was switched on by hand is watched too.
-        match set(matches).map_or_else(hold, |set| Ok(set.0)) {
+        match set(matches).map_or_else(hold_by_hand, |set| Ok(set.0)) {
             // The watch retries other steps, but cannot work without a record.
             Ok(done) if done.errors.iter().any(is_unrecorded) => {
                 Err(sentences(&done.errors).join("; "))
@@ -391,7 +405,11 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     }
     match matches.get_flag("json") {
         true => host::terminal::line(format_args!("{:#}", document(&report))),
-        false => host::terminal::text(render(&report)),
+        false => {
+            #[cfg(feature = "policy")]
+            judge::carried(&mut report);
+            host::terminal::text(render(&report));
+        }
     }
     Ok(match (report.state, report.asked) {
         (State::Off, false) if file.is_ok() && !is_refused => ExitCode::from(OFF),

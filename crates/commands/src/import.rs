@@ -31,6 +31,9 @@ use zeroize::Zeroizing;
 /// Largest accepted file, in bytes: an OpenVPN profile with its keys has ten kilobytes.
 const SIZE_MAX: u64 = 1 << 20;
 
+/// Maximum number of reasons in an error.
+const FAULTS_SHOWN: usize = 3;
+
 /// Where archives are unpacked: in memory.
 #[cfg(feature = "server")]
 const SCRATCH: &str = "/run/millrace";
@@ -53,7 +56,11 @@ pub(crate) enum ImportingError {
     #[error("{}: this file name is reserved for Millrace's own settings; choose another name with \
              --name", .0.display())]
     Settings(PathBuf),
-    #[error("{name}: a tunnel of this name exists: {}; choose another name with --name", .at.display())]
+    #[error(
+        "{name}: a tunnel of this name exists: {}; choose another name with --name; to replace that tunnel, remove its \
+         file first",
+        .at.display()
+    )]
     Taken { name: String, at: PathBuf },
     #[error(
         "{}: the new tunnel would use this password file, and could send the password to any server; move the file \
@@ -65,7 +72,7 @@ pub(crate) enum ImportingError {
     Large(PathBuf),
     #[error("{}: {error} (run as root)", .path.display())]
     Directory { path: PathBuf, error: io::Error },
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {error}{}", .path.display(), by_root(.error))]
     File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
@@ -75,13 +82,35 @@ pub(crate) enum ImportingError {
     #[cfg(feature = "policy")]
     #[error(transparent)]
     Prepare(#[from] crate::policy::prepare::PrepareError),
-    #[error("not kept: no tunnel can be made from this file")]
-    Unusable,
+    /// The file gives no tunnel, for these reasons; if they are unknown, the report has them.
+    #[error("not kept: no tunnel can be made from this file{}", because(.0))]
+    Unusable(Vec<String>),
     #[error(
         "not kept: the file names files in its own directory; put their content into it (<ca>…</ca>), or name them \
          with absolute paths"
     )]
     Beside,
+}
+
+/// The remedy if a user may not read or write a file.
+fn by_root(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => "; run this as root",
+        _ => "",
+    }
+}
+
+/// Up to [`FAULTS_SHOWN`] reasons, as the end of a sentence.
+fn because(faults: &[String]) -> String {
+    let mut words = String::new();
+    for (number, fault) in faults.iter().take(FAULTS_SHOWN).enumerate() {
+        words += if number == 0 { ": " } else { "; " };
+        words += fault;
+    }
+    match faults.len().saturating_sub(FAULTS_SHOWN) {
+        0 => words,
+        more => format!("{words}; and {more} more"),
+    }
 }
 
 /// The command-line definition of `import`.
@@ -192,45 +221,60 @@ fn import(
     let kept = place(to, &name, source, &text);
     may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
     #[cfg(feature = "policy")]
-    let (text, device) = match matches.get_flag("for-policy") {
+    let (prepared, device) = match matches.get_flag("for-policy") {
         true => {
             let prepared = crate::policy::prepare::prepared(&kept, &text)?;
-            (prepared.text, Some(prepared.device))
+            (Some(prepared.text), Some(prepared.device))
         }
-        false => (text, None),
+        false => (None, None),
     };
+    #[cfg(not(feature = "policy"))]
+    let prepared: Option<Zeroizing<String>> = None;
     // The text is judged before it is written, as it contains keys.
     let judge = |file: &Path, text: &str| {
         let kind = Kind::of(file, text.as_bytes());
         check::judge_bytes(kind, text.as_bytes(), &check::Arguments::of(file, matches))
     };
-    let mut judged: Judged = judge(&kept, &text)?;
     // The user knows the lines of this file, which may not be kept.
-    judged.report.file = match piped {
+    let mut told: Judged = judge(&kept, &text)?;
+    told.report.file = match piped {
         true => "standard input".to_owned(),
         false => source.display().to_string(),
     };
+    let judged = prepared.as_ref().map(|it| judge(&kept, it)).transpose()?;
+    let text = prepared.unwrap_or(text);
+    let decided = judged.as_ref().unwrap_or(&told);
     let verbose = matches.try_get_one::<u8>("verbose").ok().flatten();
-    if verbose.is_some_and(|it| *it > 0) || !judged.usable {
+    if verbose.is_some_and(|it| *it > 0) || !decided.usable {
         // A failure to print the report does not stop the import.
-        let _ = io::stdout().lock().write_all(judged.text().as_bytes());
+        let _ = io::stdout().lock().write_all(told.text().as_bytes());
     } else {
-        let refused = judged.report.with(Verdict::Refused);
-        refused.for_each(|it| host::terminal::note(judged.report.describe(it)));
+        let refused = told.report.with(Verdict::Refused);
+        refused.for_each(|it| host::terminal::note(told.report.describe(it)));
     }
-    if !judged.usable {
+    if !decided.usable {
         let usable_there = judge(source, &text).is_ok_and(|judged| judged.usable);
         return Err(match usable_there {
             true => ImportingError::Beside,
-            false => ImportingError::Unusable,
+            false => ImportingError::Unusable(told.faults),
         });
     }
-    keep(&kept, &text, &judged.report, |text| judge(&kept, text))?;
-    if is_asking(&kept, &text) {
+    let written = keep(&kept, &text, &decided.report, |text| judge(&kept, text))?;
+    if is_asking(&kept, &written) {
         host::terminal::note(format_args!(
             "the tunnel asks for a user name and a password; to start it without a terminal, put them on two lines \
              into {}, between <auth-user-pass> and </auth-user-pass>",
             kept.display()
+        ));
+    }
+    #[cfg(feature = "policy")]
+    if device.is_none()
+        && let line = format!("dev {name}")
+        && has_line(&written, &line)
+        && !has_line(&text, &line)
+    {
+        host::terminal::note(format_args!(
+            "its device is {name} now: the guard and the policy know tunnels by their devices"
         ));
     }
     #[cfg(feature = "policy")]
@@ -249,7 +293,7 @@ fn import(
         let rule = firewall::missing_rule(kind, firewall::rejects_gre);
         rule.into_iter().for_each(host::terminal::note);
     }
-    Ok((kept, check::counts(&judged.report), servers))
+    Ok((kept, check::counts(&decided.report), servers))
 }
 
 /// The name servers in lines of a file that are comments now, separated by commas; empty without any.
@@ -327,15 +371,26 @@ pub(crate) fn may_keep(kept: &Path, permissions: Permissions) -> Result<(), Impo
     }
 }
 
-/// Writes the file without the lines that the report refuses, if it still gives a tunnel.
+/// Writes the file without the lines that the report refuses, if it still gives a tunnel. An OpenVPN tunnel whose name is
+/// one of the guard's usual tunnels also gets a device of that name. Returns the text that was written.
 pub(crate) fn keep(
     kept: &Path,
     text: &str,
     report: &Report,
     judge: impl FnOnce(&str) -> Result<Judged, ImportError>,
-) -> Result<(), ImportingError> {
+) -> Result<Zeroizing<String>, ImportingError> {
     let cleaned = cleaned(text, report, judge)?;
-    let (text, _) = cleaned.ok_or(ImportingError::Unusable)?;
+    let (text, _) = cleaned.ok_or_else(|| ImportingError::Unusable(Vec::new()))?;
+    #[cfg(feature = "policy")]
+    let text = {
+        let name = kept.file_stem().unwrap_or_default().to_string_lossy();
+        let usual = config::guard::Pattern::new(config::guard::TUNNELS);
+        let named = match usual.is_some_and(|it| it.matches(&name)) {
+            true => crate::policy::prepare::named(kept, &text)?,
+            false => None,
+        };
+        named.unwrap_or(text)
+    };
     let to = kept.parent().unwrap_or_else(|| Path::new("/"));
     let mut builder = fs::DirBuilder::new();
     let made = builder.mode(0o700).recursive(true).create(to);
@@ -346,7 +401,8 @@ pub(crate) fn keep(
     written_file::write_new(kept, text.as_bytes()).map_err(|error| ImportingError::File {
         path: kept.to_owned(),
         error,
-    })
+    })?;
+    Ok(text)
 }
 
 fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
@@ -448,243 +504,14 @@ fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
 
 /// Whether an OpenVPN profile asks for name and password at a terminal.
 pub(crate) fn is_asking(path: &Path, text: &str) -> bool {
-    let has = |line: &str| text.lines().any(|it| it.trim() == line);
     path.extension().is_some_and(|it| it == "ovpn")
-        && has("auth-user-pass")
-        && !has("<auth-user-pass>")
+        && has_line(text, "auth-user-pass")
+        && !has_line(text, "<auth-user-pass>")
+}
+
+fn has_line(text: &str, line: &str) -> bool {
+    text.lines().any(|it| it.trim() == line)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::blocks::CA;
-
-    const WIREGUARD: &str =
-        "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
-
-    struct Bench(tempfile::TempDir);
-
-    impl Bench {
-        fn new() -> Self {
-            Self(tempfile::tempdir().unwrap())
-        }
-
-        fn file(&self, name: &str, text: &str) -> PathBuf {
-            let path = self.0.path().join(name);
-            fs::write(&path, text).unwrap();
-            path
-        }
-
-        fn import(&self, source: &Path, name: Option<&str>) -> Result<PathBuf, String> {
-            let to = self.0.path().join("kept");
-            let matches = command().get_matches_from(["import", "x"]);
-            let result = import(source, name, &to, &matches);
-            let result = result.map(|it| it.0).map_err(|it| it.to_string());
-            // No attempt leaves a temporary file behind.
-            for entry in fs::read_dir(&to).into_iter().flatten().flatten() {
-                assert!(!entry.file_name().to_string_lossy().starts_with('.'));
-            }
-            result
-        }
-    }
-
-    #[test]
-    fn a_file_is_kept_under_its_name_and_not_over_another() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let bench = Bench::new();
-        let source = bench.file("office7.conf", WIREGUARD);
-        let kept = bench.import(&source, None).unwrap();
-        assert!(kept.ends_with("kept/office7.conf"));
-        assert_eq!(fs::read_to_string(&kept).unwrap(), WIREGUARD);
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&kept), 0o600);
-        assert_eq!(mode(kept.parent().unwrap()), 0o700);
-        let again = bench.import(&source, None).unwrap_err();
-        assert!(again.contains("a tunnel of this name exists"), "{again}");
-        let second = bench.import(&source, Some("office8")).unwrap();
-        assert!(second.ends_with("kept/office8.conf"));
-    }
-
-    #[test]
-    fn a_file_is_kept_without_the_lines_that_are_refused() {
-        let bench = Bench::new();
-        let text = &format!(
-            "client\ndev tun\nremote 192.0.2.1\nauth-user-pass /etc/shadow\nscript-security 2\nup /a\n\
-            socks-proxy a 1 /etc/shadow\nmanagement 0.0.0.0 7506\nproto tcp-client\ndown /a\n{CA}"
-        );
-        let source = bench.file("away.ovpn", text);
-        let matches = command().get_matches_from(["import", "x"]);
-        let to = bench.0.path().join("kept");
-        let (kept, counts, _) = import(&source, None, &to, &matches).unwrap();
-        let written = fs::read_to_string(&kept).unwrap();
-        assert_eq!(counts[2], 5, "{written}");
-        for word in ["/etc/shadow", "/a\n", "7506"] {
-            assert!(!written.contains(word), "{written}");
-        }
-        let expected = text
-            .replace("auth-user-pass /etc/shadow", "auth-user-pass")
-            .replace("socks-proxy a 1 /etc/shadow", "socks-proxy a 1 stdin ");
-        for (number, (there, line)) in (1..).zip(written.lines().zip(expected.lines())) {
-            let left_out = there.starts_with("# removed because it was refused: ");
-            assert_eq!(left_out, [6, 8, 10].contains(&number), "{written}");
-            assert!(left_out || there == line, "{written}");
-        }
-        let said = end("F", "away", counts, None);
-        assert!(said.contains("5 lines refused"), "{said}");
-        let said = end("F", "away", [7, 1, 0], None);
-        assert!(said.starts_with("kept as F: 7 lines honoured, 1 line without effect"));
-        assert!(said.ends_with("`millrace up away` brings it up"), "{said}");
-
-        // Lines that the user permits stay.
-        let permitted = format!(
-            "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\nscript-security 2\nup /bin/true\n{CA}"
-        );
-        let source = bench.file("own.ovpn", &permitted);
-        let matches = command().get_matches_from(["import", "x", "--allow-scripts"]);
-        let (kept, counts, _) = import(&source, Some("own"), &to, &matches).unwrap();
-        assert_eq!(counts[2], 0);
-        assert_eq!(fs::read_to_string(&kept).unwrap(), permitted);
-        let scripts = format!("{WIREGUARD}PostUp = touch /x\nMTU = 1300\n");
-        let kept = bench
-            .import(&bench.file("wg7.conf", &scripts), None)
-            .unwrap();
-        let written = fs::read_to_string(kept).unwrap();
-        assert!(!written.contains("touch") && written.contains("MTU = 1300"));
-    }
-
-    #[test]
-    fn a_block_goes_as_a_whole() {
-        let text = "a\n<b>\nx\n</b>\nc\n<d>\ne\n</d>\n";
-        let mut report = Report::default();
-        for (line, key) in [(2, "b"), (7, "e")] {
-            report.entries.push(config::report::Entry {
-                line,
-                key: key.to_owned(),
-                verdict: Verdict::Refused,
-                reason: String::new(),
-            });
-        }
-        let refused = "# removed because it was refused:";
-        let expected = format!("a\n{refused} b\n#\n#\nc\n<d>\n{refused} e\n</d>\n");
-        assert_eq!(without_refused(text, &report).as_str(), expected);
-    }
-
-    #[test]
-    fn a_profile_that_asks_for_a_password_is_told_from_one_that_has_it() {
-        let ovpn = Path::new("away.ovpn");
-        let asks = "client\nauth-user-pass\n";
-        assert!(is_asking(ovpn, asks));
-        assert!(!is_asking(Path::new("away.conf"), asks));
-        let has = "client\nauth-user-pass\n<auth-user-pass>\na\nb\n</auth-user-pass>\n";
-        assert!(!is_asking(ovpn, has));
-        assert!(!is_asking(ovpn, "client\nauth-user-pass login\n"));
-    }
-
-    #[test]
-    fn what_has_no_known_ending_is_known_by_what_is_in_it() {
-        let bench = Bench::new();
-        let profile = &format!("client\ndev tun\nremote 192.0.2.1\n{CA}auth-user-pass\n");
-        let kept = bench.import(&bench.file("provider.txt", profile), None);
-        assert!(kept.unwrap().ends_with("kept/provider.ovpn"));
-        let kept = bench.import(&bench.file("other.txt", WIREGUARD), None);
-        assert!(kept.unwrap().ends_with("kept/other.conf"));
-        let pptp = "# the office\nprotocol = \"pptp\"\nserver = \"192.0.2.1\"\nusername = \"a\"\npassword = \"b\"\n\
-            allow-insecure = \"pptp\"\n";
-        let kept = bench.import(&bench.file("old.txt", pptp), None);
-        match cfg!(feature = "pptp") {
-            true => assert!(kept.unwrap().ends_with("kept/old.toml")),
-            false => assert!(kept.unwrap_err().contains("not kept")),
-        }
-    }
-
-    #[test]
-    fn a_password_that_lies_there_goes_to_no_new_file() {
-        let bench = Bench::new();
-        let source = bench.file("office7.conf", WIREGUARD);
-        fs::create_dir(bench.0.path().join("kept")).unwrap();
-        for (name, password) in [
-            ("office7", "office7.password"),
-            ("office8", "office8.pw"),
-            ("monitor", "monitor.password"),
-        ] {
-            let lying = bench.file(&format!("kept/{password}"), "of another tunnel");
-            let error = bench.import(&source, Some(name)).unwrap_err();
-            assert!(
-                error.contains(password) && error.contains("--name"),
-                "{error}"
-            );
-            fs::remove_file(lying).unwrap();
-            bench.import(&source, Some(name)).unwrap();
-        }
-    }
-
-    #[test]
-    #[cfg(feature = "server")]
-    fn a_directory_has_its_name_however_it_is_called() {
-        let bench = Bench::new();
-        let below = bench.0.path().join("office9/below");
-        fs::create_dir_all(&below).unwrap();
-        let text = format!(
-            "{WIREGUARD}[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nEndpoint = 192.0.2.1:1\n"
-        );
-        bench.file("office9/nl-1.conf", &text);
-        let kept = bench.import(&below.join(".."), None).unwrap();
-        assert!(kept.ends_with("kept/office9.conf"), "{}", kept.display());
-    }
-
-    #[test]
-    fn what_gives_no_tunnel_is_not_kept() {
-        let bench = Bench::new();
-        let broken = bench.file("broken.conf", "[Interface]\nPrivateKey = short\n");
-        assert!(bench.import(&broken, None).is_err());
-        let beside = bench.file(
-            "beside.ovpn",
-            "client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\n",
-        );
-        let authority = CA.replace("<ca>\n", "").replace("</ca>\n", "");
-        bench.file("ca.crt", &authority);
-        let error = bench.import(&beside, None).unwrap_err();
-        assert!(error.contains("files in its own directory"), "{error}");
-        assert!(!bench.0.path().join("kept").exists());
-    }
-
-    /// The import removes the line `up /x` and stores the rest.
-    #[test]
-    fn a_file_is_not_kept_without_lines_that_decide() {
-        let bench = Bench::new();
-        let client = format!("client\ndev tun\nremote 192.0.2.1\n{CA}auth-user-pass\n");
-        for (name, line, kept) in [
-            ("a.ovpn", "tls-verify /x\n", false),
-            ("c.ovpn", "config /etc/more\n", false),
-            ("b.ovpn", "up /x\n", true),
-        ] {
-            let file = bench.file(name, &format!("{client}script-security 2\n{line}"));
-            assert_eq!(bench.import(&file, None).is_ok(), kept, "{line}");
-        }
-    }
-
-    #[cfg(feature = "policy")]
-    #[test]
-    fn name_servers_in_a_comment_are_told() {
-        let text = "[Interface]\n# about DNS = no\n# DNS = 10.2.0.1, fd00::1\n";
-        assert_eq!(left_out(text), "10.2.0.1, fd00::1");
-        assert_eq!(left_out("[Interface]\nDNS = 10.2.0.1\n"), "");
-        let text = "client\n# dhcp-option DNS 10.8.0.1\n# dhcp-option DNS6 fd08::1\n# dhcp-option DOMAIN a.example\n# dhcp-option NTP 192.0.2.7\n\
-            # dns server 1 address 10.8.0.2 fd08::2\n# dns search-domains a.example\ndhcp-option DNS 10.8.0.3\n";
-        assert_eq!(left_out(text), "10.8.0.1, fd08::1, 10.8.0.2, fd08::2");
-    }
-
-    #[test]
-    fn names_that_no_interface_can_have_are_refused() {
-        let bench = Bench::new();
-        let source = bench.file("a provider's file.conf", WIREGUARD);
-        assert!(bench.import(&source, None).unwrap_err().contains("--name"));
-        for name in ["../x", "us.ny", ""] {
-            assert!(bench.import(&source, Some(name)).is_err(), "{name}");
-        }
-        let input = Path::new(STANDARD_INPUT);
-        assert!(bench.import(input, None).unwrap_err().contains("--name"));
-        let large = bench.file("large.conf", &"#".repeat(SIZE_MAX as usize + 1));
-        assert!(bench.import(&large, None).unwrap_err().contains("larger"));
-    }
-}
+mod tests;

@@ -40,7 +40,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let known = may_be_up || name.is_none_or(|name| is_known(name, &running));
     let source = source(name, follow, Path::new("/"), &running).ok_or(
         "no log found: this host has no journal, no logread and no syslog file; start tunnels with `millrace up --log \
-         FILE`",
+         FILE`, and read that file yourself once its tunnel has ended",
     )?;
     let (code, count) = source.show(follow && known)?;
     if count == 0 && !known {

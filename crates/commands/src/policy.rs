@@ -151,7 +151,7 @@ fn now(file: &Path) -> Result<ExitCode, CommandError> {
     tell(&done.errors);
     host::terminal::text(render(&done.report));
     Ok(code(
-        is_asked && done.errors.is_empty() && done.report.is_whole(),
+        is_asked && done.errors.is_empty() && done.report.is_good(),
     ))
 }
 
@@ -282,7 +282,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     }
     Ok(match (report.on, report.asked) {
         (false, false) if file.is_ok() => ExitCode::from(OFF),
-        _ => code(report.is_whole() && file.is_ok()),
+        _ => code(report.is_good() && file.is_ok()),
     })
 }
 
@@ -305,7 +305,7 @@ pub(crate) fn follow(path: &Path) -> bool {
     match set(path) {
         Ok(done) => {
             tell(&done.errors);
-            done.errors.is_empty() && done.report.is_whole()
+            done.errors.is_empty() && done.report.is_in_place()
         }
         Err(error) => {
             log::error!("{error}");

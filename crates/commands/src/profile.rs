@@ -27,6 +27,9 @@ pub(crate) enum ProfileError {
         /// The paths that were tried.
         looked_for: Vec<PathBuf>,
     },
+    /// The name is that of a directory.
+    #[error("{0}: a directory; `millrace import` makes one tunnel of a provider's files")]
+    Directory(String),
     /// This user may not read some directories, and the others have no such file.
     #[error(
         "{name}: this user may not read {}; run this as root",
@@ -135,6 +138,7 @@ fn find_below(path: &Path, root: &Path) -> Result<PathBuf, ProfileError> {
             found.push(last);
             Err(ProfileError::Several { name, found })
         }
+        (None, _) if path.is_dir() => Err(ProfileError::Directory(name)),
         (None, _) => {
             let directories = hidden_below(root);
             Err(match directories.is_empty() {
@@ -161,6 +165,9 @@ mod tests {
             path
         };
         let find = |name: &str| find_below(Path::new(name), root);
+        // A directory of this crate.
+        let directory = find("src").unwrap_err().to_string();
+        assert!(directory.contains("`millrace import`"), "{directory}");
         let none = find("office").unwrap_err().to_string();
         for path in [
             "/etc/millrace/office.toml",

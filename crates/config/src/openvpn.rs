@@ -34,7 +34,7 @@ pub use ccd::parse_client_settings;
 pub use collector::{BYTES_MAX, DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
 pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split, split_words};
 pub use model::*;
-pub use table::deciding;
+pub use table::{deciding, is_directive};
 
 /// Reads a file that a configuration names with `config`. The caller provides it, so that parsing stays pure.
 pub type ReadFile<'a> = dyn FnMut(&Path) -> io::Result<Zeroizing<Vec<u8>>> + 'a;

@@ -176,9 +176,14 @@ impl Plan {
             let why = crate::dns::dnsmasq::lacks().unwrap_or_else(|| {
                 "neither resolvconf nor resolvectl is installed, nor is this OpenWrt with dnsmasq".to_owned()
             });
+            let effect = match want.default_v4.is_some() {
+                true => {
+                    "The name servers of before are still asked: through the tunnel, or in a local network"
+                }
+                false => "Names are still looked up outside the tunnel",
+            };
             return self.warnings.push(format!(
-                "DNS cannot be applied: {why}. Names are still looked up outside the tunnel; install openresolv, or \
-                 set the name servers by hand"
+                "DNS cannot be applied: {why}. {effect}; install openresolv, or set the name servers by hand"
             ));
         };
         let mut wanted = wanted.clone();

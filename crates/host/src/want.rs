@@ -82,9 +82,10 @@ impl Want {
                 format!("traffic to {one} and {} other networks", rest.len())
             }
         };
-        let blocked = match self.block_ipv6 && !v6 {
-            true => ", IPv6 is blocked",
-            false => "",
+        let blocked = match (self.block_ipv6 && !v6, v4 && !v6) {
+            (true, _) => ", IPv6 is blocked",
+            (false, true) => ", IPv6 leaves outside it",
+            (false, false) => "",
         };
         let names = self.name_servers.iter().map(|it| {
             if !has_resolver {
@@ -377,13 +378,13 @@ mod tests {
                 vec![ten()],
                 true,
                 false,
-                "IPv4 traffic of this router goes through wg0",
+                "IPv4 traffic of this router goes through wg0, IPv6 leaves outside it",
             ),
             (
                 vec![everything()],
                 false,
                 false,
-                "IPv4 traffic of this router goes through wg0",
+                "IPv4 traffic of this router goes through wg0, IPv6 leaves outside it",
             ),
             (
                 vec![],

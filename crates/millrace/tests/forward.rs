@@ -129,8 +129,11 @@ fn a_device_is_reached_through_ports_that_gateways_forward() {
     let directory = Directory::new();
     let mut tunnels = all.tunnels(&directory);
     // The policy makes answers leave through the tunnel that the question came by.
-    let policy = "lan = [\"br-lan\"]\n[[entry]]\nname = \"pc\"\nwho = \"192.168.1.1\"\nthrough = \"mr-us\"\n";
-    let policy = directory.file("policy.toml", policy).display().to_string();
+    let policy = format!(
+        "lan = [\"br-lan\"]\n[[entry]]\nname = \"pc\"\nwho = \"{}\"\nthrough = \"mr-us\"\n",
+        all.mac(&all.world.pc)
+    );
+    let policy = directory.file("policy.toml", &policy).display().to_string();
     assert_eq!(all.policy(&["on", "--settings", &policy]).0, Some(0));
     let _policy = all.watch(&policy);
     let daemon = gateway(server, &directory);

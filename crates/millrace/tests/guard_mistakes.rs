@@ -100,10 +100,35 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     shell("rm /run/millrace");
     let (code, text) = run(&["on", "--lan", "br-none"]);
     let headline = "guard: nothing is blocked: there is no device br-none\n";
-    assert!(code == Some(0) && text.contains(headline), "{text}");
+    assert!(code == Some(1) && text.contains(headline), "{text}");
+    // At boot the device may come later.
+    let (code, text) = run(&["on", "--lan", "br-none", "--if-asked"]);
+    assert_eq!(code, Some(0), "{text}");
     let (code, text) = run(&["status"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("there is no device br-none"), "{text}");
+    // As the page says: a watch follows a guard that was switched on by hand, and finds no fault.
+    assert_eq!(run(&["on", "--lan", "br-lan"]).0, Some(0));
+    let watch = world.router.command(PROGRAM).args(["guard", "watch"]);
+    let mut watch = watch.spawn().unwrap();
+    watch
+        .wait_for_line("its first look", PATIENCE, told)
+        .unwrap();
+    watch.signal(Signal::SIGTERM).unwrap();
+    let said = watch.wait_at_most(PATIENCE).unwrap().stderr;
+    assert!(!said.contains("no LAN device is named"), "{said}");
+    let entry = "[[entry]]\nwho = \"02:00:5e:10:00:01\"\nway = \"block\"\n";
+    for (lan, wanted) in [("br-none", Some(1)), ("br-lan", Some(0))] {
+        let file = directory.file("policy.toml", &format!("lan = [\"{lan}\"]\n{entry}"));
+        for word in ["on", "status"] {
+            let command = world.router.command(PROGRAM);
+            let command = command.args(["policy", word, "--settings"]).arg(&file);
+            let exit = command.exit().unwrap();
+            assert_eq!(exit.status.code(), wanted, "{word}: {}", exit.stdout);
+            let is_told = exit.stdout.contains("there is no device br-none");
+            assert_eq!(is_told, lan == "br-none", "{word}: {}", exit.stdout);
+        }
+    }
 }
 
 /// A faulty first file, with no valid one before it, neither ends `watch` nor fills the log: a supervisor would restart

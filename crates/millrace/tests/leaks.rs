@@ -520,7 +520,7 @@ fn the_network_waits_until_something_is_held() {
         (
             "policy",
             "lan = [",
-            "lan = [\"br-lan\"]\n[[entry]]\nwho = \"192.168.1.1\"\nthrough = \"mr-us\"\n",
+            "lan = [\"br-lan\"]\n[[entry]]\nwho = \"02:00:5e:10:00:01\"\nthrough = \"mr-us\"\n",
         ),
     ] {
         let file = directory.file(&format!("{name}.toml"), wrong);

@@ -142,7 +142,8 @@ fn what_init_scripts_drop_is_let_go() {
     drop_all("guard", "millrace guard");
     assert_eq!(router.guard(&["on", "--if-asked"]).1, Some(0));
     assert_eq!(router.guard(&["status"]).1, Some(0));
-    let settings = "lan = [\"br-lan\"]\n[[entry]]\nwho = \"192.168.1.1\"\nthrough = \"mr-us\"\n";
+    let settings =
+        "lan = [\"br-lan\"]\n[[entry]]\nwho = \"02:00:5e:10:00:01\"\nthrough = \"mr-us\"\n";
     let settings = router
         .uci
         .file("policy.toml", settings)

@@ -32,8 +32,8 @@ const ENDS_MAX: usize = 4096;
 /// Seconds for which a tunnel that cannot be read, as on a busy machine, counts as running.
 const UNREAD_MAX: u64 = 60;
 
-/// Protocol of a forward, its tunnel and its device.
-type Place = (String, String, String);
+/// Protocol of a forward, its tunnel, its device and the port there.
+type Place = (String, String, String, Option<u16>);
 
 /// A forwarded port, as `/run/millrace/forward.json` describes it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -49,6 +49,8 @@ pub struct Port {
     pub state: String,
     /// The public port, while it is open.
     pub port: Option<u16>,
+    /// The port at the device, while it is open.
+    pub device_port: Option<u16>,
     /// The end of the provider's promise, in seconds since 1970.
     pub until_unix: Option<u64>,
 }
@@ -259,8 +261,8 @@ impl Watcher {
                 continue;
             };
             for protocol in &port.protocols {
-                let place = (protocol.clone(), port.through.clone(), port.to.clone());
-                open.insert(place, number);
+                let (through, to) = (port.through.clone(), port.to.clone());
+                open.insert((protocol.clone(), through, to, port.device_port), number);
             }
         }
         let before = std::mem::replace(&mut self.ports, open.clone());
@@ -288,7 +290,7 @@ fn tell_ports<'a>(
     alerts: &mut Vec<Alert>,
 ) {
     let mut grouped: BTreeMap<(&str, &str, u16), Vec<&str>> = BTreeMap::new();
-    for ((protocol, through, to), port) in changed {
+    for ((protocol, through, to, _), port) in changed {
         grouped
             .entry((through, to, *port))
             .or_default()
@@ -526,6 +528,7 @@ mod tests {
             protocols: protocols.iter().map(|&it| it.to_owned()).collect(),
             state: state.to_owned(),
             port: Some(number),
+            device_port: None,
             until_unix: Some(NOW + 60),
         };
         let mut watcher = Watcher::default();
@@ -557,6 +560,49 @@ mod tests {
             let found = watcher.look(office(), None, &ports, time);
             assert_eq!(words(&found), wanted);
             assert!(found.iter().all(|it| it.port.is_some()));
+        }
+    }
+
+    #[test]
+    fn each_port_of_a_device_is_told() {
+        let port = |number: u16, state: &str| Port {
+            through: "mr-us".to_owned(),
+            to: "console".to_owned(),
+            protocols: vec!["udp".to_owned()],
+            state: state.to_owned(),
+            port: Some(number),
+            device_port: Some(number.min(4002)),
+            until_unix: None,
+        };
+        let all = |states: [&str; 3]| -> Vec<Port> {
+            (4000..)
+                .zip(states)
+                .map(|(it, state)| port(it, state))
+                .collect()
+        };
+        let mut watcher = Watcher::default();
+        let moved = vec![port(4000, "open"), port(4001, "open"), port(5002, "open")];
+        for (ports, told) in [
+            (
+                all(["open", "asking", "asking"]),
+                &["port-forwarded 4000"][..],
+            ),
+            (
+                all(["open"; 3]),
+                &["port-forwarded 4001", "port-forwarded 4002"],
+            ),
+            // The gateway gives the third one another number.
+            (moved, &["port-forwarded 5002"]),
+            (all(["open"; 3]), &["port-forwarded 4002"]),
+            (all(["open", "asking", "open"]), &["port-lost 4001"]),
+            (Vec::new(), &["port-lost 4000", "port-lost 4002"]),
+        ] {
+            let found = watcher.look(office(), None, &ports, NOW);
+            let found = found
+                .iter()
+                .filter_map(|it| Some((it.kind.name(), it.port?)));
+            let found: Vec<String> = found.map(|it| format!("{} {}", it.0, it.1)).collect();
+            assert_eq!(found, told);
         }
     }
 

@@ -6,7 +6,7 @@ use config::alerts::Kind;
 use serde::Serialize;
 use service::status::{LineStatus, PeerStatus, Status};
 
-use crate::health::{State, health};
+use crate::health::{State, carries};
 use crate::sample::Sample;
 
 /// Number of events that are kept.
@@ -125,7 +125,7 @@ pub(crate) fn find_changes(before: &Sample, now: &Sample, say: &mut impl FnMut(F
                 compare(earlier, status, say);
             }
             Some(_) => {
-                let kind = match health(status).0.is_good() {
+                let kind = match carries(status).0.is_good() {
                     true => Kind::TunnelUp,
                     false => Kind::TunnelDown,
                 };
@@ -160,7 +160,7 @@ fn find<'a>(sample: &'a Sample, name: &str) -> Option<&'a Status> {
 }
 
 fn begun(status: &Status, say: &mut impl FnMut(Found)) {
-    let (state, words) = health(status);
+    let (state, words) = carries(status);
     let name = &status.interface;
     let (tone, kind, text) = match state {
         State::Up => (Tone::Good, Some(Kind::TunnelUp), format!("{name} is up")),
@@ -176,7 +176,7 @@ fn begun(status: &Status, say: &mut impl FnMut(Found)) {
 
 fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Found)) {
     let name = &now.interface;
-    let ((was, _), (is, words)) = (health(before), health(now));
+    let ((was, _), (is, words)) = (carries(before), carries(now));
     if was != is
         && let Some((tone, kind, text)) = match (is, was) {
             (State::Up, State::Idle) => None,
@@ -424,6 +424,8 @@ mod tests {
                 interface: "office".to_owned(),
                 role: Some("client".to_owned()),
                 state: Some(state.to_owned()),
+                // Warnings that last are no cause of a change.
+                warnings: vec!["DNS cannot be applied".to_owned()],
                 ..Status::default()
             }],
             ..Sample::default()

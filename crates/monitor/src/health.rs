@@ -74,7 +74,8 @@ pub fn health(status: &Status) -> (State, String) {
     (state, all.join("; "))
 }
 
-fn carries(status: &Status) -> (State, String) {
+/// The tunnel's state and the reason for it alone.
+pub(crate) fn carries(status: &Status) -> (State, String) {
     match status.state.as_deref() {
         Some("connecting") => return (State::Connecting, "connecting to its server".to_owned()),
         Some(WAITING) => {

@@ -54,7 +54,7 @@ pub struct Report {
     pub state: &'static str,
     /// The public port, while it is open.
     pub port: Option<u16>,
-    /// The device's port, while the public one is open.
+    /// The device's port; `None` while the gateway has not chosen it.
     pub device_port: Option<u16>,
     /// The end of the gateway's promise, in seconds since 1970.
     pub until_unix: Option<u64>,
@@ -278,7 +278,7 @@ impl Entry<'_> {
             gateway: None,
             state: "asking",
             port: None,
-            device_port: None,
+            device_port: self.forward.port,
             until_unix: None,
             reason: String::new(),
         };
@@ -419,7 +419,12 @@ impl std::fmt::Display for Report {
                 };
                 let colon = if self.reason.is_empty() { "" } else { ": " };
                 let reason = &self.reason;
-                write!(f, "{through}: {what} ({protocols}) for {to}{colon}{reason}")
+                let own = self.device_port.map(|it| format!(", port {it}"));
+                let own = own.unwrap_or_default();
+                write!(
+                    f,
+                    "{through}: {what} ({protocols}) for {to}{own}{colon}{reason}"
+                )
             }
         }
     }

@@ -9,7 +9,7 @@ use netio::netlink::Family;
 use crate::facts::FAMILIES;
 use crate::networks::Network;
 use crate::policy::{DEVICES_MAX, Entry, Present, Senders, present};
-use crate::report::{few, idle};
+use crate::report::few;
 use crate::system::System;
 use crate::{SteerError, Way, guard, policy};
 use sender::{Device, Match, covers, within};
@@ -144,8 +144,6 @@ struct Drawn {
     rows: Vec<Row>,
     /// Devices without rows, because there are too many.
     left_out: usize,
-    /// Entries that match packets of one family of addresses only: the policy's entry, the other family, the device.
-    leaks: Vec<(String, Family, String)>,
 }
 
 impl Scene<'_> {
@@ -181,8 +179,7 @@ impl Scene<'_> {
         });
         let mut drawn = Drawn::default();
         for device in &devices {
-            let (rows, leaks) = self.rows_of(device);
-            drawn.leaks.extend(leaks);
+            let rows = self.rows_of(device);
             match drawn.left_out == 0 && drawn.rows.len() + rows.len() <= ROWS_MAX {
                 true => drawn.rows.extend(rows),
                 false => drawn.left_out += 1,
@@ -191,8 +188,8 @@ impl Scene<'_> {
         drawn
     }
 
-    /// The row of a device, then those of its exceptions; and the entries that its packets of one family bypass.
-    fn rows_of(&self, device: &Device<'_>) -> (Vec<Row>, Vec<(String, Family, String)>) {
+    /// The row of a device, then those of its exceptions.
+    fn rows_of(&self, device: &Device<'_>) -> Vec<Row> {
         let Present {
             resolved,
             report,
@@ -230,12 +227,11 @@ impl Scene<'_> {
         });
         let lan = facts.networks(&resolved.policy.lan);
         let mut rows = Vec::new();
-        let mut leaks = self.leaks(device, &whole.each_ref().map(Some));
         for (place, entry) in entries.iter().enumerate() {
             if entry.is_everywhere() {
                 continue;
             }
-            let aims = FAMILIES.map(|it| aims(entry, it));
+            let aims = FAMILIES.map(|it| entry.aims(it));
             let is_hidden = |family: usize| {
                 let mut before = entries[..place].iter().zip(&matches);
                 place > reached[family]
@@ -256,32 +252,12 @@ impl Scene<'_> {
                     Match::No => Some(whole[family].clone()),
                 }
             });
-            leaks.extend(self.leaks(device, &paths.each_ref().map(Option::as_ref)));
             let path = exception(paths, aims == [true; 2]);
             rows.extend(path.map(|it| row(device, &report.entries[place].to, it)));
         }
         let [v4, v6] = whole;
         rows.insert(0, row(device, "", together(v4, v6)));
-        (rows, leaks)
-    }
-
-    /// The entries that hold packets of one family, while packets of the other leave freely.
-    fn leaks(
-        &self,
-        device: &Device<'_>,
-        paths: &[Option<&Path>; 2],
-    ) -> Vec<(String, Family, String)> {
-        let [Some(v4), Some(v6)] = paths else {
-            return Vec::new();
-        };
-        let mut leaks = Vec::new();
-        for (held, free, family) in [(v4, v6, Family::V6), (v6, v4, Family::V4)] {
-            let is_open = free.is_routed && free.allowed <= Allowed::Loose;
-            if held.allowed > Allowed::Loose && is_open && held.by != free.by {
-                leaks.push((held.by.clone(), family, device.words()));
-            }
-        }
-        leaks
+        rows
     }
 
     /// The path of packets that come in through an interface outside the policy's `lan`.
@@ -395,10 +371,7 @@ impl Scene<'_> {
         drawn: &Drawn,
     ) -> Vec<String> {
         let Present {
-            resolved,
-            facts,
-            report,
-            ..
+            resolved, report, ..
         } = self.present;
         let mut all = Vec::new();
         let mut warn = |what: &str, words: String| all.push(format!("{what}: {words}"));
@@ -411,8 +384,8 @@ impl Scene<'_> {
             ),
             _ => {}
         }
-        if let Some(lacks) = report.lacks() {
-            let effect = match (report.is_whole(), report.is_closed()) {
+        if let Some(lacks) = report.missing() {
+            let effect = match (report.is_in_place(), report.is_closed()) {
                 (true, _) => "what a tunnel's restart removes stays missing",
                 (false, true) => STILL_HELD,
                 (false, false) => NOT_HELD,
@@ -420,8 +393,8 @@ impl Scene<'_> {
             warn("policy", format!("{lacks}: {effect}; {}", report.remedy()));
         }
         if report.on || report.asked {
-            for words in idle(&resolved.policy.lan, facts) {
-                warn("policy", words);
+            for words in &report.idle {
+                warn("policy", words.clone());
             }
             for (entry, meant) in report.entries.iter().zip(&resolved.policy.entries) {
                 let what = format!("policy entry {}", entry.name);
@@ -441,17 +414,6 @@ impl Scene<'_> {
             }
             for (name, words) in report.conflicts() {
                 warn(name, words.to_owned());
-            }
-            for (by, family, devices) in by_entry(&drawn.leaks) {
-                let (other, number) = match family {
-                    Family::V4 => (6, 4),
-                    Family::V6 => (4, 6),
-                };
-                let words = format!(
-                    "IPv{number} packets of {devices} bypass it, because it names them by IPv{other} address; name \
-                     their hardware addresses"
-                );
-                warn(&by, words);
             }
             if report.on {
                 self.warn_elsewhere(&mut warn);
@@ -520,21 +482,6 @@ impl Scene<'_> {
     }
 }
 
-/// The leaks of each entry and family, with the devices in words.
-fn by_entry(leaks: &[(String, Family, String)]) -> Vec<(String, Family, String)> {
-    let mut all: Vec<(String, Family, Vec<String>)> = Vec::new();
-    for (by, family, device) in leaks {
-        match all.iter_mut().find(|it| (&it.0, &it.1) == (by, family)) {
-            Some(it) if it.2.contains(device) => {}
-            Some(it) => it.2.push(device.clone()),
-            None => all.push((by.clone(), *family, vec![device.clone()])),
-        }
-    }
-    let all = all.into_iter();
-    all.map(|(by, family, devices)| (by, family, few(&devices)))
-        .collect()
-}
-
 /// Whether an entry names a device, rather than its interface.
 fn names(entry: &Entry, device: &Device<'_>, family: Family) -> bool {
     let Some(who) = &entry.who else { return false };
@@ -543,11 +490,6 @@ fn names(entry: &Entry, device: &Device<'_>, family: Family) -> bool {
         Family::of(address) == family && networks.any(|it| within(address, *it))
     };
     device.mac.is_some_and(|it| who.macs.contains(&it)) || device.address.is_some_and(is_of)
-}
-
-/// Whether an entry with targets has targets of a family.
-fn aims(entry: &Entry, family: Family) -> bool {
-    !entry.domains.is_empty() || entry.networks.iter().any(|it| Family::of(it.0) == family)
 }
 
 /// Whether an entry takes all packets of a family that a later one has targets for.

@@ -39,6 +39,7 @@ use table::TABLE;
 
 mod addresses;
 mod dnsmasq;
+mod families;
 mod leases;
 mod others;
 mod report;
@@ -48,6 +49,7 @@ pub(crate) mod rules;
 mod second;
 pub(crate) mod table;
 
+pub use families::one_family;
 pub(crate) use leases::{Lease, Names, lease_of};
 pub use others::Other;
 pub use report::{EntryReport, Report};

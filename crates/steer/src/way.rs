@@ -72,9 +72,9 @@ impl fmt::Display for Why {
             }
             Self::NoRoute { device, table } => write!(
                 f,
-                "{device} is up, but table {table} has no default route, and no tunnel makes one; run \
-                 `millrace policy refresh`, or with `lead = true` `millrace guard refresh`, which makes it, or says \
-                 why the kernel refuses it"
+                "{device} is up, but table {table} has no default route, and no tunnel makes one; `millrace guard \
+                 refresh` (with `lead = true`), or for the policy `millrace policy refresh`, makes it, or says why the \
+                 kernel refuses it"
             ),
             Self::Elsewhere { device, table } => write!(
                 f,

@@ -90,7 +90,7 @@ fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, EntriesError> {
     }
     check_owner(path)?;
     let list = list_of(path);
-    let new = (list.read)(&table, path)?;
+    let new = list.read_new(&table)?;
     let old = list.entries()?;
     if let Some(at) = old.iter().position(|it| new.contains(it)) {
         return Err(EntriesError::Same {

@@ -176,6 +176,8 @@ mod tests {
         ] {
             let error = add_to(&path, words).unwrap_err();
             assert!(error.contains(why), "{words}: {error}");
+            // The line is not one of the file.
+            assert!(!error.contains(".toml:"), "{words}: {error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
     }

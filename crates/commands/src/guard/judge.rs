@@ -8,9 +8,13 @@ use std::path::Path;
 use config::guard::Guard;
 use openwrt::only_through::Lists;
 use service::status::Status;
+#[cfg(feature = "policy")]
+use steer::guard::PartReport;
 use steer::guard::{Report, State};
 
 use super::wanted::unheld_of;
+#[cfg(feature = "policy")]
+use crate::carrying::{dead, down};
 use crate::status;
 
 /// Adds faults of lists to a report. Returns whether all listed devices are guarded.
@@ -38,6 +42,24 @@ pub(super) fn lists(uci: &Path, report: &mut Report) -> bool {
     let is_held = notes.is_empty();
     report.notes.extend(notes);
     is_held
+}
+
+/// Adds notes on tunnels that have a route, and carry no packets now.
+#[cfg(feature = "policy")]
+pub(super) fn carried(report: &mut Report) {
+    let tunnels = status::now().unwrap_or_default();
+    note_dead(report, &dead(&tunnels));
+}
+
+/// Adds a note for each of these tunnels and uplinks that a route of the guard uses.
+#[cfg(feature = "policy")]
+pub(super) fn note_dead(report: &mut Report, dead: &[(String, &str)]) {
+    let ways: Vec<String> = report.parts.iter().map(PartReport::words).collect();
+    let mut notes: Vec<String> = ways.iter().map(|it| down(it, dead)).collect();
+    notes.retain(|it| !it.is_empty());
+    notes.dedup();
+    let notes = notes.iter().map(|it| format!("no packet passes {it}"));
+    report.notes.extend(notes);
 }
 
 /// Whether interfaces list devices, and the guard can block none of these devices.

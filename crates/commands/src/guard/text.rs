@@ -306,6 +306,23 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "policy")]
+    #[test]
+    fn a_tunnel_that_carries_nothing_is_told() {
+        let dead = [("mr-office".to_owned(), "no carrier")];
+        let mut report = report();
+        crate::guard::judge::note_dead(&mut report, &dead);
+        assert_eq!(report.notes.len(), 1, "the guard uses no tunnel");
+        report.parts[0].ways = [4, 6].map(|_| Way::Through {
+            device: "mr-office".to_owned(),
+            index: 7,
+        });
+        crate::guard::judge::note_dead(&mut report, &dead);
+        let text = render(&report);
+        let note = "  note: no packet passes mr-office: no carrier\n";
+        assert_eq!(text.matches(note).count(), 1, "{text}");
+    }
+
     #[test]
     fn a_tunnel_that_is_up_is_not_to_be_brought_up() {
         let mut report = report();

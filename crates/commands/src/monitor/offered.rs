@@ -114,11 +114,11 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
     let mut judged = judge(text).map_err(|error| words(error.into()))?;
     if keeps {
         if !judged.usable {
-            return Err(words(ImportingError::Unusable));
+            return Err(words(ImportingError::Unusable(judged.faults)));
         }
-        import::keep(&kept, text, &judged.report, judge).map_err(words)?;
+        let text = import::keep(&kept, text, &judged.report, judge).map_err(words)?;
         let mut said = format!("Kept as {}.", kept.display());
-        if import::is_asking(&kept, text) {
+        if import::is_asking(&kept, &text) {
             said += " It asks for a user name and a password: put them on two lines into this file, between \
                      <auth-user-pass> and </auth-user-pass>.";
         }

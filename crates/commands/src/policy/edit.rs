@@ -416,6 +416,27 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_of_one_family_says_which_packets_it_misses() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("policy.toml");
+        for (words, is_told) in [
+            ("192.168.1.5 --through mr-us", true),
+            ("192.168.1.5 --block", true),
+            ("192.168.1.0/24 --through mr-us", true),
+            ("192.168.1.5 --around", false),
+            ("192.168.1.0/24 fd00:1::/64 --block", false),
+            ("02:00:5e:10:00:01 --through mr-us", false),
+            ("tv --block", false),
+            ("br-lan --block", false),
+        ] {
+            let _ = fs::remove_file(&path);
+            let shown = add_to(&path, &format!("{words} --lan br-lan")).unwrap();
+            let told = "# This entry does not cover IPv6 packets of 192.168.1.";
+            assert_eq!(shown.starts_with(told), is_told, "{words}: {shown}");
+        }
+    }
+
+    #[test]
     fn no_entry_is_lost_to_another_process() {
         let directory = tempfile::tempdir().unwrap();
         let path = &directory.path().join("policy.toml");

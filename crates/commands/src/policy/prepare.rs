@@ -122,9 +122,21 @@ pub(crate) fn prepared(path: &Path, text: &str) -> Result<Prepared, PrepareError
             text: wireguard(text),
             device: own.into_owned(),
         }),
-        Kind::OpenVpn if !has("server") && !has("server-ipv6") => openvpn(path, text, &own),
+        Kind::OpenVpn if !has("server") && !has("server-ipv6") => openvpn(path, text, &own, true),
         _ => Err(PrepareError::Kind(path.to_owned())),
     }
+}
+
+/// The text of an OpenVPN client's file in which a device that the kernel would number has the tunnel's name; `None`
+/// for other files.
+pub(crate) fn named(path: &Path, text: &str) -> Result<Option<Zeroizing<String>>, PrepareError> {
+    let own = path.file_stem().unwrap_or_default().to_string_lossy();
+    let is_server = |line: &str| line.split_whitespace().next() == Some("server");
+    if Kind::of(path, text.as_bytes()) != Kind::OpenVpn || text.lines().any(is_server) {
+        return Ok(None);
+    }
+    let named = openvpn(path, text, &own, false)?.text;
+    Ok((*named != text).then_some(named))
 }
 
 /// Allocates once: a string that grows leaves copies of keys behind.
@@ -156,11 +168,15 @@ fn wireguard(text: &str) -> Zeroizing<String> {
     out
 }
 
-fn openvpn(path: &Path, text: &str, own: &str) -> Result<Prepared, PrepareError> {
+/// Gives a client's file a device with a fixed name; and for `policy`, no routes and no name servers.
+fn openvpn(path: &Path, text: &str, own: &str, policy: bool) -> Result<Prepared, PrepareError> {
     // This only reads the file: no script runs, and no cipher is used.
     let options = Options {
         allow_insecure_ciphers: true,
-        permissions: Permissions::ALL,
+        permissions: match policy {
+            true => Permissions::ALL,
+            false => Permissions::NONE,
+        },
     };
     let mut out = room(text);
     let Ok((model, _)) = read_bytes(text.as_bytes(), path, options)?.into_model() else {
@@ -168,11 +184,16 @@ fn openvpn(path: &Path, text: &str, own: &str) -> Result<Prepared, PrepareError>
         let device = own.to_owned();
         return Ok(Prepared { text: out, device });
     };
-    if model.device.null {
+    if model.device.null && policy {
         return Err(PrepareError::NoDevice(path.to_owned()));
     }
     // The kernel would number the device.
-    let is_dynamic = model.device.is_dynamic();
+    let is_dynamic = model.device.is_dynamic() && !model.device.null;
+    if !is_dynamic && !policy {
+        out.push_str(text);
+        let device = model.device.name;
+        return Ok(Prepared { text: out, device });
+    }
     if is_dynamic && (!is_ifname(own) || ["tun", "null", "lo"].contains(&own)) {
         return Err(PrepareError::Name {
             path: path.to_owned(),
@@ -192,9 +213,11 @@ fn openvpn(path: &Path, text: &str, own: &str) -> Result<Prepared, PrepareError>
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match &words[..] {
             [tag] if tag.starts_with('<') => block = Some(tag.replacen('<', "</", 1)),
-            _ if OPENVPN.contains(&line.trim()) => continue,
+            _ if policy && OPENVPN.contains(&line.trim()) => continue,
             ["dev" | "--dev" | "dev-type" | "--dev-type", ..] if is_dynamic => continue,
-            ["dhcp-option" | "--dhcp-option" | "dns" | "--dns", _, ..] => out.push_str("# "),
+            ["dhcp-option" | "--dhcp-option" | "dns" | "--dns", _, ..] if policy => {
+                out.push_str("# ");
+            }
             _ => {}
         }
         out.push_str(line);
@@ -207,7 +230,7 @@ fn openvpn(path: &Path, text: &str, own: &str) -> Result<Prepared, PrepareError>
             out.push_str(part);
         }
     }
-    for line in OPENVPN {
+    for line in OPENVPN.into_iter().filter(|_| policy) {
         out.push_str(line);
         out.push('\n');
     }
@@ -281,6 +304,30 @@ mod tests {
             let added = OPENVPN.map(|it| format!("{it}\n")).concat();
             assert_eq!(text, format!("{before}\n{wanted}{added}"));
             assert_eq!(found, device);
+        }
+    }
+
+    #[test]
+    fn a_name_of_the_guard_s_tunnels_becomes_the_device() {
+        let file =
+            |dev: &str| format!("client\n{dev}\nremote 192.0.2.1\n{CA}up /x\nauth-user-pass\n");
+        let of = |name: &str, text: &str| {
+            let named = named(Path::new(name), text).unwrap();
+            named.map(|it| it.to_string())
+        };
+        let wanted = file("X").replacen("X\n", "", 1) + "dev mr-nl\ndev-type tun\n";
+        assert_eq!(of("mr-nl.ovpn", &file("dev tun")), Some(wanted));
+        for (name, text) in [
+            ("mr-nl.ovpn", file("dev tun7")),
+            ("mr-nl.ovpn", file("dev null")),
+            (
+                "mr-nl.ovpn",
+                "dev tun\nserver 10.8.0.0 255.255.255.0\n".to_owned(),
+            ),
+            ("mr-nl.ovpn", "client\ndev tun\n".to_owned()),
+            ("mr-nl.conf", WIREGUARD.to_owned()),
+        ] {
+            assert_eq!(of(name, &text), None, "{text}");
         }
     }
 

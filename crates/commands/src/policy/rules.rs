@@ -81,7 +81,7 @@ pub(crate) enum RuleError {
 pub(crate) struct Planned {
     /// The new entry, or a new file, with the notes as comments.
     pub(crate) shown: String,
-    /// Sentences about the order of the entries.
+    /// Sentences about the order of the entries, and about packets that the new one does not cover.
     pub(crate) notes: Vec<String>,
     text: String,
 }
@@ -168,7 +168,7 @@ pub(crate) fn plan(wanted: &Wanted, path: &Path) -> Result<Planned, RuleError> {
     })
 }
 
-/// Sentences about the order of a new entry at `place` and the others.
+/// Sentences about the order of a new entry at `place` and the others, and about packets that it does not cover.
 fn notes(before: &Policy, place: usize, new: Option<&Entry>, wanted: &Wanted) -> Vec<String> {
     let (earlier, later) = before.entries.split_at(place);
     let meets = |it: &&Entry| new.is_some_and(|new| extent(new, it, wanted) != Extent::Apart);
@@ -179,7 +179,8 @@ fn notes(before: &Policy, place: usize, new: Option<&Entry>, wanted: &Wanted) ->
         let name = &it.name;
         format!("This entry comes before entry {name}, which would decide first.")
     });
-    earlier.chain(next).collect()
+    let family = new.and_then(|it| steer::policy::one_family(it, before));
+    earlier.chain(next).chain(family).collect()
 }
 
 /// Entries to compare: one without a name has its number, which may change.
@@ -334,6 +335,7 @@ fn table(wanted: &Wanted, lan: &[String], before: &Policy) -> String {
     let plain = |it: &char| it.is_ascii_alphanumeric() || "_.-".contains(*it);
     let own: String = wanted
         .name
+        .replace('/', "-")
         .chars()
         .filter(plain)
         .take(NAME_MAX - 4)

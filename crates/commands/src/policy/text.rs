@@ -67,7 +67,7 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
             line("note", note);
         }
     }
-    for note in &report.notes {
+    for note in report.idle.iter().chain(&report.notes) {
         line("note", note);
     }
     if report.is_unwatched() {
@@ -155,7 +155,7 @@ pub(super) fn document(report: &Report) -> Value {
     json!({
         "on": report.on,
         "asked": report.asked,
-        "whole": report.on && report.is_whole(),
+        "whole": report.on && report.is_good(),
         "entries": entries,
         "packet_filter": report.table.words(),
         "rules": report.rules.words(),
@@ -163,7 +163,7 @@ pub(super) fn document(report: &Report) -> Value {
         "refused_packets": report.refused,
         "watched": report.watched,
         "others": others,
-        "notes": report.notes,
+        "notes": report.idle.iter().chain(&report.notes).collect::<Vec<_>>(),
     })
 }
 
@@ -189,6 +189,7 @@ mod tests {
                 ],
                 dns: "10.8.0.1".to_owned(),
                 gap: "this entry does not block packets to corp.example".to_owned(),
+                bypassed: false,
                 unknown: Vec::new(),
             }],
             table: Part::Whole,
@@ -202,6 +203,7 @@ mod tests {
                 conflicts: vec!["marks share the bits 0xff0000".to_owned()],
                 notes: vec!["a word".to_owned()],
             }],
+            idle: Vec::new(),
             notes: vec!["another".to_owned()],
         }
     }
@@ -233,6 +235,13 @@ mod tests {
                 assert!(text.starts_with(headline), "{text}");
                 assert!(text.contains("`service millrace-policy start`"), "{text}");
             }
+        }
+        let mut bypassed = report();
+        (bypassed.rules, bypassed.entries[0].bypassed) = (Part::Whole, true);
+        assert_eq!(document(&bypassed)["whole"], json!(false));
+        for text in [render(&bypassed), render_brief(&bypassed)] {
+            let headline = "policy: partly on: packets bypass entry television\n";
+            assert!(text.starts_with(headline), "{text}");
         }
         let brief = render_brief(&report());
         assert!(brief.contains("conflict with pbr: marks share") && !brief.contains("another"));

@@ -136,6 +136,9 @@ fn has_roles(status: &Status) -> bool {
 
 fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Paint) {
     let openvpn = has_roles(status);
+    // A client's user name is no name of its server.
+    let is_client = openvpn && status.role.as_deref() == Some("server");
+    let user = peer.username.as_deref().filter(|_| is_client);
     let (kind, name) = match (openvpn, status.role.as_deref()) {
         (false, _) => ("peer", peer.name.as_deref().unwrap_or(&peer.public_key)),
         (true, role) => (
@@ -145,10 +148,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
                 "server"
             },
             // The peer chooses its name, so the terminal must not interpret it.
-            peer.name
-                .as_deref()
-                .or(peer.username.as_deref())
-                .unwrap_or("(no name)"),
+            peer.name.as_deref().or(user).unwrap_or("(no name)"),
         ),
     };
     let name = shown(name);
@@ -165,7 +165,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
             }
             // The name of the peer.
             "public_key" if peer.name.is_none() => continue,
-            "username" if peer.name.is_none() => continue,
+            "username" if peer.name.is_none() && user.is_some() => continue,
             "allowed_ips" if peer.allowed_ips.is_empty() && !openvpn => "(none)".to_owned(),
             "cipher" => cipher(
                 &text(&peer.cipher),

@@ -254,6 +254,12 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.name == name)
 }
 
+/// Whether this is the name of a known directive.
+#[must_use]
+pub fn is_directive(name: &str) -> bool {
+    find(name).is_some()
+}
+
 /// Scripts that decide who may connect or, at a client, which server is trusted. `learn-address` is one, as stock
 /// refuses a client's address if the script fails.
 pub fn deciding() -> impl Iterator<Item = &'static str> {

@@ -145,6 +145,10 @@ pub fn value<'a>(text: &'a str, word: &str) -> Option<&'a str> {
         })
 }
 
+/// Begins the difference by which a client frames packets and its server does not: each drops the other's packets, unless
+/// the server pushes another framing.
+pub const ONLY_FRAMED_HERE: &str = "'comp-lzo' is present in local config";
+
 /// Differences between the peer's string and what was expected, in words for the log. None of them ends the session.
 ///
 /// Words that are negotiated in another way, or follow from such words, are left out.

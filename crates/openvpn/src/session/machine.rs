@@ -12,7 +12,7 @@ use super::server::{ServerSide, Servers};
 use super::slots::Slots;
 use crate::data::wire::Layout;
 use crate::message::Message;
-use crate::negotiate::{Cipher, Transport};
+use crate::negotiate::{Cipher, Transport, occ};
 use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, Head, Opcode, SessionId};
 use crate::role::Role;
 use crate::verify::PeerCertificate;
@@ -403,9 +403,14 @@ impl Session {
             && self.agreed.is_none()
         {
             let expected = self.settings().occ.expected(self.role());
-            for difference in crate::negotiate::occ::differences(&expected, &record.options) {
-                // A session that comes up in spite of differences works, so the user need do nothing.
-                log::info!("WARNING: {difference}");
+            for difference in occ::differences(&expected, &record.options) {
+                match &self.side {
+                    Side::Client(_) if difference.starts_with(occ::ONLY_FRAMED_HERE) => log::warn!(
+                        "WARNING: {difference}; if no packets come back, remove comp-lzo and compress from the file"
+                    ),
+                    // Such a session works, so the user need do nothing.
+                    _ => log::info!("WARNING: {difference}"),
+                }
             }
             self.options = Some(record.options.clone());
         }

@@ -160,10 +160,13 @@ impl Report {
             router: further(ROUTER),
             marks,
             dnsmasq: (!settings.dns.is_empty()).then(|| match (&facts.dnsmasq, &plan.dns) {
-                (None, _) => Part::Unseen(
-                    "/etc/init.d/dnsmasq starts no dnsmasq on this host, so names are looked up as before"
-                        .to_owned(),
-                ),
+                (None, _) => Part::Unseen(format!(
+                    "/etc/init.d/dnsmasq starts no dnsmasq on this host, so {}",
+                    match settings.dns_redirect {
+                        true => "the LAN's queries are refused, unless another program answers at port 53",
+                        false => "names are looked up as before",
+                    }
+                )),
                 (_, None) => Part::Whole,
                 (_, Some(_)) => Part::Missing,
             }),

@@ -8,6 +8,7 @@ use crate::Ways;
 use crate::facts::{FAMILIES, Facts};
 use crate::picture::Allowed;
 use crate::plan::Plan;
+use crate::policy::families::{bypass, can_leave, missed};
 use crate::policy::leases::crowd;
 use crate::policy::others::{Other, guarded_devices, others};
 use crate::policy::resolved::Resolved;
@@ -33,8 +34,11 @@ pub struct EntryReport {
     pub allowed: [Allowed; 2],
     /// The name servers that replace all others for port 53; empty if the device may choose.
     pub dns: String,
-    /// A sentence about packets that only the packet filter holds; empty if there are none, or the policy is off.
+    /// Sentences about packets that bypass the entry, and those that only the packet filter holds; empty if there are
+    /// none, or the policy is off.
     pub gap: String,
+    /// Whether packets that the entry should hold bypass it.
+    pub bypassed: bool,
     /// Names in `who` that have no lease, so that the entry ignores them.
     pub unknown: Vec<String>,
 }
@@ -60,6 +64,8 @@ pub struct Report {
     pub refused: Option<u64>,
     /// Other programs that route packets.
     pub others: Vec<Other>,
+    /// Devices of `lan` through which no packet can come in now: a sentence for each.
+    pub idle: Vec<String>,
     /// Other notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
@@ -101,21 +107,52 @@ impl Report {
                 true => others(resolved, facts),
                 false => Vec::new(),
             },
+            idle: match on || asked {
+                true => idle(&policy.lan, facts),
+                false => Vec::new(),
+            },
             notes: Vec::new(),
         };
         report.add_notes(resolved, facts);
         report
     }
 
-    /// Whether all parts are in place.
+    /// Whether all parts are in place, and no packets bypass the entries that should hold them.
     #[must_use]
     pub fn is_whole(&self) -> bool {
+        self.is_in_place() && self.bypassed().next().is_none()
+    }
+
+    /// Whether the policy is whole, and packets can come in through every device of `lan`.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.is_whole() && self.idle.is_empty()
+    }
+
+    /// Whether all parts are in place.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
         self.table.is_well() && self.rules.is_well() && self.dnsmasq.is_well()
     }
 
-    /// Missing parts, and a missing watch, in words; `None` if the policy is off or nothing is missing.
+    /// Names of the entries that packets bypass.
+    fn bypassed(&self) -> impl Iterator<Item = &str> {
+        let entries = self.entries.iter().filter(|it| it.bypassed);
+        entries.map(|it| it.name.as_str())
+    }
+
+    /// Missing parts, a missing watch and entries that do not hold all their packets, in words; `None` if the policy is
+    /// off or nothing is missing.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {
+        let names = self.bypassed().filter(|_| self.on);
+        let uncovered = names.map(|it| format!("packets bypass entry {it}"));
+        let all: Vec<String> = self.missing().into_iter().chain(uncovered).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Missing parts, and a missing watch, in words; `None` if the policy is off or nothing is missing.
+    pub(crate) fn missing(&self) -> Option<String> {
         let parts = [
             ("packet filter", &self.table),
             ("rules and routes", &self.rules),
@@ -142,9 +179,10 @@ impl Report {
     /// The remedy for the missing parts that [`Self::lacks`] names.
     #[must_use]
     pub fn remedy(&self) -> String {
-        match self.is_unwatched() {
-            true => to_watch("policy"),
-            false => "run `millrace policy refresh`".to_owned(),
+        match (self.is_unwatched(), self.is_in_place()) {
+            (true, _) => to_watch("policy"),
+            (false, false) => "run `millrace policy refresh`".to_owned(),
+            (false, true) => "change the entry as `millrace policy status` says".to_owned(),
         }
     }
 
@@ -175,7 +213,6 @@ impl Report {
         };
         let policy = &resolved.policy;
         self.notes.extend(notes);
-        self.notes.extend(idle(&policy.lan, facts));
         for entry in &self.entries {
             for name in &entry.unknown {
                 self.notes.push(format!(
@@ -229,8 +266,9 @@ impl Report {
 }
 
 fn entries(resolved: &Resolved, facts: &Facts, on: bool) -> Vec<EntryReport> {
-    let mut gaps = gaps(resolved, facts).into_iter().filter(|_| on);
-    let one = |entry: &config::policy::Entry| {
+    let gaps = gaps(resolved, facts).into_iter();
+    let mut places = resolved.entries.iter().zip(gaps);
+    let mut one = |entry: &config::policy::Entry| {
         fn words<T: ToString>(list: &[T], all: &str) -> String {
             let words: Vec<String> = list.iter().map(ToString::to_string).collect();
             match words.is_empty() {
@@ -244,7 +282,28 @@ fn entries(resolved: &Resolved, facts: &Facts, on: bool) -> Vec<EntryReport> {
             }
             _ => None,
         });
-        let ways = FAMILIES.map(|family| way(&entry.way, resolved, facts, family));
+        let mut ways = FAMILIES.map(|family| way(&entry.way, resolved, facts, family));
+        let (mut told, mut bypassed) = (Vec::new(), false);
+        if let Some((own, gap)) = places.next() {
+            let mut who = own.who.iter();
+            let is_by_address = who.all(|it| it.macs.is_empty() && it.devices.is_empty());
+            for ((family, way), other) in FAMILIES.into_iter().zip(&mut ways).zip([6, 4]) {
+                let missed = missed(own, family, resolved, facts);
+                if missed.is_empty() {
+                    continue;
+                }
+                if is_by_address {
+                    let words = format!("not covered: the entry names IPv{other} addresses");
+                    *way = (Allowed::Clear, words);
+                }
+                if on && own.holds && can_leave(family, resolved, facts) {
+                    bypassed = true;
+                    told.push(bypass(&missed, &resolved.policy, facts));
+                }
+            }
+            told.push(gap);
+        }
+        told.retain(|it| on && !it.is_empty());
         EntryReport {
             name: entry.name.clone(),
             who: words(&entry.who, "all of the LAN"),
@@ -252,11 +311,12 @@ fn entries(resolved: &Resolved, facts: &Facts, on: bool) -> Vec<EntryReport> {
             dns: words(&entry.dns, ""),
             allowed: ways.each_ref().map(|it| it.0),
             ways: ways.map(|it| it.1),
-            gap: gaps.next().unwrap_or_default(),
+            gap: told.join("; "),
+            bypassed,
             unknown: unknown.collect(),
         }
     };
-    resolved.policy.entries.iter().map(one).collect()
+    resolved.policy.entries.iter().map(&mut one).collect()
 }
 
 /// Current route of a family's packets, also in words.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use config::policy::{Domain, Down, Mac, Policy, Target, Way, Who};
+use netio::netlink::Family;
 
 use crate::networks::{Network, widest};
 use crate::policy::addresses::Addresses;
@@ -79,6 +80,14 @@ impl Entry {
     /// Whether the entry applies to every destination.
     pub(crate) fn is_everywhere(&self) -> bool {
         self.networks.is_empty() && self.domains.is_empty()
+    }
+
+    /// Whether the entry applies to destinations of a family.
+    pub(crate) fn aims(&self, family: Family) -> bool {
+        let mut networks = self.networks.iter();
+        self.is_everywhere()
+            || !self.domains.is_empty()
+            || networks.any(|it| Family::of(it.0) == family)
     }
 }
 

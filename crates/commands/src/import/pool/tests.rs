@@ -399,7 +399,7 @@ fn files_of_openvpn_are_joined() {
         gathered.summary,
         "2 servers of 2 countries (nl 1, se 1), nl1.example first"
     );
-    let lines: Vec<&str> = gathered.text.lines().take(7).collect();
+    let lines: Vec<&str> = gathered.text.lines().take(8).collect();
     assert_eq!(
         lines,
         [
@@ -409,6 +409,7 @@ fn files_of_openvpn_are_joined() {
             "remote nl1.example 1194 udp",
             "remote nl1.example 443 tcp",
             "remote se1.example 1195 udp",
+            "server-poll-timeout 10",
             "auth-user-pass"
         ]
     );
@@ -420,14 +421,25 @@ fn files_of_openvpn_are_joined() {
             .text
             .contains("remote se1.example 1195 udp\nremote-random\n")
     );
-    assert!(!random.text.contains("nl1"));
+    assert!(!random.text.contains("nl1") && !random.text.contains("server-poll-timeout"));
+    // A time of the file's own stays.
+    let files = [("a.ovpn", 1), ("b.ovpn", 2)];
+    let files = files.map(|(name, at)| {
+        (
+            name,
+            profile(&format!("remote nl{at}.example"), "connect-timeout 7\n"),
+        )
+    });
+    let own = Bench::new(&[(files[0].0, &files[0].1), (files[1].0, &files[1].1)]);
+    let own = own.of_files().unwrap().text;
+    assert!(own.contains("connect-timeout 7") && !own.contains("server-poll-timeout"));
     let fastest = bench.gather(&bench.files(), &[], Choose::Fastest);
     assert!(fastest.err().unwrap().contains("for WireGuard"));
     for (more, what) in [
         ("verify-x509-name se1 name\n", "`verify-x509-name`"),
         (
             "<tls-auth>\n0123abcdEF\n</tls-auth>\n",
-            "a key or certificate",
+            "differ in <tls-auth>,",
         ),
     ] {
         let other = profile("remote se2.example 1", more);
@@ -439,6 +451,60 @@ fn files_of_openvpn_are_joined() {
     fs::write(bench.files().join("se2.ovpn"), blocks).unwrap();
     let error = bench.of_files().err().unwrap();
     assert!(error.contains("<connection>"), "{error}");
+}
+
+/// Words of a login may look like directives, comments or tags; no message quotes them, and the pool keeps them.
+#[test]
+fn a_login_is_never_quoted_and_stays_whole() {
+    let block = |name: &str, password: &str| {
+        format!("<auth-user-pass>\n{name}\n{password}\n</auth-user-pass>\n")
+    };
+    let profile =
+        |at: usize, more: &str| format!("client\ndev tun\nremote nl{at}.example 1194\n{more}{CA}");
+    let both = |one: &str, two: &str| {
+        let files = [("a.ovpn", one), ("b.ovpn", two)];
+        Bench::new(&files).of_files()
+    };
+    for secret in [
+        "other",
+        "jim",
+        "hunter2",
+        "remote",
+        "port 7",
+        "verify-x509-name",
+        "#secret",
+        "<secret>",
+        "</secret>",
+        "Hunter2-TopSecret",
+    ] {
+        let own = profile(1, &block("joe", "first"));
+        for (what, other) in [
+            ("<auth-user-pass>", block("joe", secret)),
+            ("<auth-user-pass>", block(secret, "first")),
+            (
+                "no known directive",
+                format!("{}x{secret}y z\n", block("joe", "first")),
+            ),
+            (
+                "no known directive",
+                format!("<x{secret}>\na\n</x{secret}>\n{}", block("joe", "first")),
+            ),
+        ] {
+            let error = both(&own, &profile(2, &other)).err().unwrap();
+            assert!(error.contains(what), "{secret}: {error}");
+            for word in ["joe", "first", secret] {
+                assert!(!error.contains(word), "{secret}: {error}");
+            }
+        }
+        let login = block("joe", secret);
+        let joined = both(&profile(1, &login), &profile(2, &login)).unwrap();
+        let servers =
+            "remote nl1.example 1194 udp\nremote nl2.example 1194 udp\nserver-poll-timeout 10\n";
+        assert!(
+            joined.text.contains(&format!("{servers}{login}")),
+            "{secret}"
+        );
+    }
 }
 
 #[test]

@@ -389,6 +389,13 @@ fn name_servers_are_set_before_any_route_or_the_user_hears_why_not() {
     };
     let plan = plan(&lines, &none);
     assert!(!plan.steps.contains(&dns) && plan.warnings[0].starts_with("DNS cannot"));
+    for (ranges, effect) in [
+        ("10.0.0.0/8", "still looked up outside the tunnel"),
+        ("0.0.0.0/0", "still asked: through the tunnel"),
+    ] {
+        let plan = self::plan(&lines.replace("10.0.0.0/8", ranges), &none);
+        assert!(plan.warnings[0].contains(effect), "{:?}", plan.warnings);
+    }
     let plan = try_plan(&lines, &facts(), true).unwrap();
     assert!(!plan.steps.contains(&dns) && plan.warnings.len() == 1);
 }

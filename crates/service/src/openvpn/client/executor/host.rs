@@ -406,7 +406,9 @@ impl Host for ThisHost<'_> {
     }
 
     fn device_to(&mut self, address: IpAddr) -> Option<String> {
-        ::host::device_to(address, 0)
+        // Each uplink has a device of its own.
+        let has_uplinks = !self.context.config.lines.lines.is_empty();
+        ::host::device_to(address, 0).filter(|_| !has_uplinks)
     }
 
     fn silent(&mut self, why: Option<&str>) {

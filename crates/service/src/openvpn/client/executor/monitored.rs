@@ -47,18 +47,21 @@ impl Documented for Executor<'_> {
         };
         let (v4, v6) = machine.addresses();
         let addresses = [v4.map(IpAddr::V4), v6.map(IpAddr::V6)];
+        let mut document = statusdoc::document(
+            self.context,
+            host.plane().as_deref(),
+            host.inside.as_ref(),
+            self.context.expiry(&host.tls),
+        );
+        let dropped = machine.connection().and_then(|it| it.dropped);
+        document.warnings.extend(dropped.map(str::to_owned));
         Document {
             role: Some("client".to_owned()),
             state: Some(state.to_owned()),
             addresses: addresses.iter().flatten().map(IpAddr::to_string).collect(),
             peers: server.into_iter().collect(),
             refused: machine.refusals().to_map(),
-            ..statusdoc::document(
-                self.context,
-                host.plane().as_deref(),
-                host.inside.as_ref(),
-                self.context.expiry(&host.tls),
-            )
+            ..document
         }
     }
 }

@@ -83,6 +83,8 @@ pub(in crate::openvpn::client) struct Connection {
     patience: Instant,
     /// The session is up but not announced: the routes are missing.
     unannounced: bool,
+    /// Why the server's packets are dropped, with the remedy.
+    pub(in crate::openvpn::client) dropped: Option<&'static str>,
     /// When the log last reported a move of the server.
     move_told: Option<Instant>,
     /// When the session began, or when it came up.
@@ -259,6 +261,7 @@ impl Machine<'_> {
             certified: false,
             patience: monotonic + patience,
             unannounced: false,
+            dropped: None,
             move_told: None,
             since: wall,
         }));
@@ -566,16 +569,20 @@ fn noticed(
     outputs: &mut Vec<Output>,
     cx: &mut Cx<'_>,
 ) {
+    let mut drops = |words: &'static str| {
+        it.dropped = Some(words);
+        cx.error(words);
+    };
     match notice {
         Notice::Compressed { unpacked: true } => cx.warn(
             "the server compresses packets; they are accepted, but their lengths reveal parts of their content to \
              eavesdroppers (VORACLE). Remove comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
-        Notice::Compressed { unpacked: false } => cx.error(
+        Notice::Compressed { unpacked: false } => drops(
             "the server compresses packets in a form that was not agreed or allowed; they are dropped. Remove \
              comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
-        Notice::Unframed => cx.error(
+        Notice::Unframed => drops(
             "the server's packets lack the agreed framing of comp-lzo or compress; they are dropped. Remove both from \
              the file and write `pull-filter ignore comp`, or set the same at both ends",
         ),

@@ -247,6 +247,9 @@ impl Machine<'_> {
                 Outcome::Again
             }
             AuthRetry::None => {
+                cx.warn(
+                    "the server refuses this login; many providers have another one for the VPN than for their web page",
+                );
                 cx.info("SIGTERM[soft,auth-failure] received, process exiting");
                 Outcome::Exit(self.given_up)
             }

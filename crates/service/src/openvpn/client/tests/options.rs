@@ -151,6 +151,10 @@ fn a_server_that_compresses_or_does_not_frame_is_told_of_with_the_remedy() {
             "{:?}",
             world.log
         );
+        // The status keeps it: the tunnel looks connected.
+        let dropped = world.machine().connection().unwrap().dropped;
+        let is_dropped = !matches!(notice, Notice::Compressed { unpacked: true });
+        assert_eq!(dropped.is_some_and(|it| it.contains(remedy)), is_dropped);
     }
 }
 
