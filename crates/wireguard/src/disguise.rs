@@ -301,8 +301,7 @@ mod tests {
         for (name, value) in lines.concat() {
             settings.set(name, value).unwrap();
         }
-        settings.check().unwrap();
-        Profile::new(settings).unwrap()
+        Profile::new(settings).unwrap().unwrap()
     }
 
     fn classify(profile: &Arc<Profile>, datagram: &[u8]) -> Class {

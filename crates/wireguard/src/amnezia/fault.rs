@@ -12,7 +12,10 @@ pub enum Fault {
     /// A range ends before it begins.
     #[error("the range ends before it begins; write the lesser number first")]
     Backwards,
-    /// The text is no number that the key may have.
+    /// A time or count could be drawn as 0.
+    #[error("the range must begin above 0; 0 alone stands for WireGuard's value")]
+    Zero,
+    /// The text is not a number, or the number is too great for the key.
     #[error("must be a number from 0 to {0}")]
     Number(u64),
     /// The text is neither `on` nor `off`.

@@ -6,7 +6,7 @@ use crypto::header_key::{HeaderKey, NONCE_LEN};
 use crypto::unpredictable;
 
 use super::template::fill;
-use super::{Range, Settings};
+use super::{Fault, Range, Settings};
 use crate::data::{DATA_HEADER_LEN, DATA_MIN_LEN};
 use crate::message::{COOKIE_REPLY_LEN, INITIATION_LEN, RESPONSE_LEN};
 
@@ -72,14 +72,17 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile of these settings, which have been [checked](Settings::check); `None` for plain WireGuard.
-    #[must_use]
-    pub fn new(settings: Settings) -> Option<Arc<Self>> {
+    /// The profile of these settings; `None` for plain WireGuard.
+    ///
+    /// # Errors
+    /// The values do not [work together](Settings::check).
+    pub fn new(settings: Settings) -> Result<Option<Arc<Self>>, Fault> {
+        settings.check()?;
         if settings.is_plain() {
-            return None;
+            return Ok(None);
         }
         let header = settings.header_key.clone().map(HeaderKey::new);
-        Some(Arc::new(Self { settings, header }))
+        Ok(Some(Arc::new(Self { settings, header })))
     }
 
     /// The settings.

@@ -169,11 +169,11 @@ impl Settings {
             }
             "headerprotectionkey" => self.header_key = key(value)?,
             "contentpaddingaddition" => self.padding = value.parse()?,
-            "rekeyaftertime" => self.rekey_after = value.parse()?,
-            "rekeytimeout" => self.rekey_timeout = value.parse()?,
-            "rejectaftertime" => self.reject_after = value.parse()?,
-            "keepalivetimeout" => self.keepalive = value.parse()?,
-            "maxhandshakeattempts" => self.attempts = value.parse()?,
+            "rekeyaftertime" => self.rekey_after = above_zero(value)?,
+            "rekeytimeout" => self.rekey_timeout = above_zero(value)?,
+            "rejectaftertime" => self.reject_after = above_zero(value)?,
+            "keepalivetimeout" => self.keepalive = above_zero(value)?,
+            "maxhandshakeattempts" => self.attempts = above_zero(value)?,
             "randomtrailers" => self.trailers = switch(value)?,
             "disablecookies" => self.no_cookies = switch(value)?,
             _ => return Err(Fault::Name),
@@ -304,6 +304,15 @@ fn up_to(text: &str, most: u16, fault: Fault) -> Result<u16, Fault> {
     decimal(text).filter(|&value| value <= most).ok_or(fault)
 }
 
+/// A range of times or counts; 0 stands for WireGuard's value, and a timer of 0 would never stop to be due.
+fn above_zero(text: &str) -> Result<Range<u16>, Fault> {
+    let range: Range<u16> = text.parse()?;
+    match range.lo > 0 || range.hi == 0 {
+        true => Ok(range),
+        false => Err(Fault::Zero),
+    }
+}
+
 fn length(text: &str) -> Result<u16, Fault> {
     const MOST: u16 = super::PACKET_MAX as u16;
     up_to(text, MOST, Fault::Number(MOST.into()))
@@ -398,6 +407,11 @@ mod tests {
             ("Jmax", "65508", Fault::Number(65_507)),
             ("H1", "4294967296", Fault::Range),
             ("RekeyTimeout", "3-70000", Fault::Range),
+            ("RekeyAfterTime", "0-120", Fault::Zero),
+            ("RekeyTimeout", "0-7", Fault::Zero),
+            ("RejectAfterTime", "0-180", Fault::Zero),
+            ("KeepaliveTimeout", "0-10", Fault::Zero),
+            ("MaxHandshakeAttempts", "0-20", Fault::Zero),
             ("RandomTrailers", "yes", Fault::Switch),
             ("HeaderProtectionKey", "40", Fault::Key),
             ("I1", "<x>", Fault::Tag),

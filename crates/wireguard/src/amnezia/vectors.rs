@@ -65,8 +65,7 @@ impl Case {
             let (name, value) = word.split_once('=').unwrap();
             settings.set(name, value).unwrap();
         }
-        settings.check().unwrap();
-        Profile::new(settings).unwrap()
+        Profile::new(settings).unwrap().unwrap()
     }
 }
 

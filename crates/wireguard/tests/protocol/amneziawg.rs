@@ -17,14 +17,13 @@ const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on R
 const WIDE: &str = "S1=30 S2=30 S3=30 S4=30 H1=5-1500000000 H2=1500000001-2500000000 \
                     H3=2500000001-3000000000 H4=3000000001-4294967295 RandomTrailers=on";
 
-fn profile(text: &str) -> Option<Arc<Profile>> {
+pub(crate) fn profile(text: &str) -> Option<Arc<Profile>> {
     let mut settings = Settings::default();
     for word in text.split_whitespace() {
         let (name, value) = word.split_once('=').unwrap();
         settings.set(name, &value.replace('_', " ")).unwrap();
     }
-    settings.check().unwrap();
-    Profile::new(settings)
+    Profile::new(settings).unwrap()
 }
 
 /// Two devices that know each other.
