@@ -88,6 +88,7 @@ impl Device {
             limiter,
             last_load,
             by_key,
+            peers,
             disguise,
             ..
         } = self;
@@ -99,7 +100,14 @@ impl Device {
             limiter.forget();
             return Ok(());
         }
-        if disguise.sends_cookies() && !checker.mac2_valid(datagram, from, now) {
+        if !disguise.sends_cookies() {
+            let endpoints = || peers.iter().flatten().filter_map(|peer| peer.endpoint);
+            return match limiter.allow_unproven(from, endpoints, now) {
+                true => Ok(()),
+                false => Err(Dropped::RateLimited),
+            };
+        }
+        if !checker.mac2_valid(datagram, from, now) {
             if let Some(reply) = checker.reply(datagram, sender, from, now) {
                 out.push(Output::Send {
                     peer: None,
