@@ -31,6 +31,8 @@ impl Kind {
     /// The messages of handshakes.
     pub const HANDSHAKE: [Self; 3] = [Self::Initiation, Self::Response, Self::Cookie];
 
+    const ALL: [Self; 4] = [Self::Initiation, Self::Response, Self::Cookie, Self::Data];
+
     /// Bytes of the message; for a data packet the least.
     const fn len(self) -> usize {
         match self {
@@ -107,20 +109,21 @@ impl Profile {
     #[inline]
     pub fn fits(&self, datagram: &[u8]) -> Fits {
         let mut fits = Fits::default();
+        for kind in Kind::ALL {
+            let least = self.prefix(kind) + kind.len();
+            let longer_fits = kind == Kind::Data || self.settings.trailers;
+            fits.kinds[kind as usize] =
+                datagram.len() == least || longer_fits && datagram.len() > least;
+        }
+        if fits.kinds == [false; 4] {
+            return fits;
+        }
         if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
             key.apply(nonce, &mut fits.mask);
         }
-        for kind in [Kind::Data, Kind::Initiation, Kind::Response, Kind::Cookie] {
-            let least = self.prefix(kind) + kind.len();
-            let long_enough = match kind {
-                Kind::Data => datagram.len() >= least,
-                _ if self.settings.trailers => datagram.len() >= least,
-                _ => datagram.len() == least,
-            };
-            fits.kinds[kind as usize] = long_enough
-                && self
-                    .types(kind)
-                    .contains(self.word(datagram, &fits, kind, 0));
+        for kind in Kind::ALL {
+            let word = self.word(datagram, &fits, kind, 0);
+            fits.kinds[kind as usize] &= self.types(kind).contains(word);
         }
         fits
     }
