@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use plane::{Class, SessionName};
 
-pub(crate) use crate::amnezia::{Junk, Timings};
+pub(crate) use crate::amnezia::{Draws, Junk, Timings};
 use crate::amnezia::{Kind, Profile, Settings};
 use crate::cookie::{Checker, Jar};
 use crate::data::{DATA_HEADER_LEN, DataHeader};

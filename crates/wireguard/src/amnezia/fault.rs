@@ -1,7 +1,7 @@
 //! Faults of settings, which other ends or this one could not work with, and hints about values that give a tunnel
 //! away.
 
-use super::{JUNK_MAX, PACKET_MAX, PREFIX_MAX, Range};
+use super::{COMMON_PATH, JUNK_MAX, PACKET_MAX, PREFIX_MAX, Range};
 
 /// Why a value, or the values together, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,6 +87,11 @@ pub enum Hint {
         "{0} makes datagrams of up to {1} bytes, which most paths fragment or drop; shorten it"
     )]
     Long(&'static str, usize),
+    /// Random packets are not as long as `Jmax` allows.
+    #[error(
+        "Jmax is {0}, and most paths carry no more than {COMMON_PATH}: longer random packets are cut to that"
+    )]
+    Cut(u16),
     /// A data packet of the interface's MTU is longer than most paths carry.
     #[error("S4 = {0} needs an MTU of at most {1} on common paths; lower MTU or S4")]
     Mtu(u16, u32),

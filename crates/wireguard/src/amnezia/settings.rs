@@ -4,7 +4,7 @@ use crypto::Key;
 
 use super::fault::or;
 use super::range::decimal;
-use super::{Fault, Hint, JUNK_MAX, PREFIX_MAX, Range, Template};
+use super::{COMMON_PATH, Fault, Hint, JUNK_MAX, PREFIX_MAX, Range, Template};
 use crate::message::{
     COOKIE_REPLY_LEN, INITIATION_LEN, KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_TIMEOUT,
     RESPONSE_LEN,
@@ -109,9 +109,6 @@ const MESSAGES: [(usize, &str); 3] = [
     (RESPONSE_LEN, "response"),
     (COOKIE_REPLY_LEN, "cookie"),
 ];
-
-/// Bytes of a datagram that nearly every path carries.
-const COMMON_PATH: usize = 1500 - 28;
 
 impl Settings {
     /// Whether the interface speaks plain WireGuard.
@@ -272,7 +269,8 @@ impl Settings {
         }
         let mut lengths = vec![("S1", len(0)), ("S2", len(1)), ("S3", len(2))];
         if self.junk > 0 {
-            lengths.push(("Jmax", self.junk_len[1].into()));
+            let cut = self.junk_len[1] > COMMON_PATH;
+            hints.extend(cut.then_some(Hint::Cut(self.junk_len[1])));
         } else if self.junk_len != [0; 2] {
             hints.push(Hint::NoJunk);
         }
@@ -283,7 +281,9 @@ impl Settings {
                 hints.push(Hint::Constant(name));
             }
         }
-        let long = lengths.into_iter().filter(|(_, len)| *len > COMMON_PATH);
+        let long = lengths
+            .into_iter()
+            .filter(|(_, len)| *len > COMMON_PATH.into());
         hints.extend(long.map(|(name, len)| Hint::Long(name, len)));
         let s4 = self.prefix[3];
         // 1500 less the headers of IPv6 and UDP, and of a data packet.
@@ -463,7 +463,8 @@ mod tests {
         assert_eq!(with(&wide), [Hint::Wide]);
         assert_eq!(with(&[("Jmin", "5"), ("Jmax", "9")]), [Hint::NoJunk]);
         let long = [("Jc", "1"), ("Jmax", "1473")];
-        assert_eq!(with(&long), [Hint::Long("Jmax", 1473)]);
+        assert_eq!(with(&long), [Hint::Cut(1473)]);
+        assert_eq!(with(&[("I2", "<r 1473>")]), [Hint::Long("I2", 1473)]);
         assert_eq!(with(&[("I3", "<b 01>")]), [Hint::Constant("I3")]);
         assert_eq!(with(&[("S4", "20")]), []);
         assert_eq!(with(&[("S4", "21")]), [Hint::Mtu(21, 1399)]);
