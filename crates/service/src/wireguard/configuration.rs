@@ -70,7 +70,7 @@ impl Machine {
             Ok(settings) => settings,
             Err(words) => return refused(EINVAL, words),
         };
-        let hints = settings.hints(None);
+        let hints = settings.hints((self.mtu > 0).then_some(self.mtu));
         let profile = match Profile::new(settings) {
             Ok(profile) => profile,
             Err(fault) => return refused(EINVAL, fault.to_string()),
