@@ -1,7 +1,7 @@
 //! Faults of settings, which other ends or this one could not work with, and hints about values that give a tunnel
 //! away.
 
-use super::{COMMON_PATH, JUNK_MAX, PACKET_MAX, PREFIX_MAX, Range};
+use super::{COMMON_PATH, JUNK_MAX, PACKET_MAX, PREFIX_MAX};
 
 /// Why a value, or the values together, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,15 +101,4 @@ pub enum Hint {
     /// Junk has no effect.
     #[error("Jc is 0, so Jmin and Jmax have no effect")]
     NoJunk,
-}
-
-/// `a..=b` as a range whose lower end may be missing.
-pub(super) fn or(range: Range<u16>, default: u16) -> Range<u32> {
-    match range {
-        Range { lo: 0, hi: 0 } => Range::one(default.into()),
-        Range { lo, hi } => Range {
-            lo: lo.into(),
-            hi: hi.into(),
-        },
-    }
 }

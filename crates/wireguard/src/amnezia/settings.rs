@@ -2,7 +2,6 @@
 
 use crypto::Key;
 
-use super::fault::or;
 use super::range::decimal;
 use super::{COMMON_PATH, Fault, Hint, JUNK_MAX, PREFIX_MAX, Range, Template};
 use crate::message::{
@@ -103,6 +102,9 @@ pub const KEYS: [&str; 29] = [
     "DisableCookies",
 ];
 
+/// The keys whose values are packets of tags.
+const PACKETS: [&str; 8] = ["I1", "I2", "I3", "I4", "I5", "J1", "J2", "J3"];
+
 /// Bytes of the messages, and the names of the datagrams that carry them.
 const MESSAGES: [(usize, &str); 3] = [
     (INITIATION_LEN, "initiation"),
@@ -138,7 +140,7 @@ impl Settings {
     }
 
     /// Sets the value of a key of [`KEYS`], written in any case and with any underscores, as other programs write it. A
-    /// key is 64 hexadecimal digits; an empty packet of tags is none.
+    /// key is 64 hexadecimal digits. An empty text removes a packet of tags.
     ///
     /// # Errors
     /// [`Fault`]; the settings are as before then.
@@ -235,7 +237,9 @@ impl Settings {
         if self.junk_len[0] > self.junk_len[1] {
             return Err(Fault::JunkLengths);
         }
-        let seconds = |range, default: core::time::Duration| or(range, default.as_secs() as u16);
+        let seconds = |range: Range<u16>, default: core::time::Duration| {
+            range.or_default(default.as_secs() as u16)
+        };
         let expiry = seconds(self.reject_after, REJECT_AFTER_TIME).lo;
         let silence = seconds(self.keepalive, KEEPALIVE_TIMEOUT).hi
             + seconds(self.rekey_timeout, REKEY_TIMEOUT).hi;
@@ -274,7 +278,7 @@ impl Settings {
         } else if self.junk_len != [0; 2] {
             hints.push(Hint::NoJunk);
         }
-        for (name, packet) in KEYS[11..19].iter().zip(self.packets()) {
+        for (name, packet) in PACKETS.into_iter().zip(self.packets()) {
             let Some(packet) = packet else { continue };
             lengths.push((name, packet.len(self.stamp())));
             if packet.is_constant() {
@@ -294,7 +298,7 @@ impl Settings {
         hints
     }
 
-    /// `I1` to `I5`, then `J1` to `J3`.
+    /// The packets of [`PACKETS`].
     fn packets(&self) -> impl Iterator<Item = &Option<Template>> {
         self.special.iter().chain(&self.between)
     }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::fault::or;
 use super::{Range, Settings};
 use crate::message::{
     KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_AFTER_TIME, REKEY_ATTEMPT_TIME, REKEY_TIMEOUT,
@@ -34,14 +33,15 @@ fn seconds(seconds: u32) -> Duration {
 
 impl Timings {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let time = |range, default: Duration| or(range, default.as_secs() as u16);
+        let time =
+            |range: Range<u16>, default: Duration| range.or_default(default.as_secs() as u16);
         Self {
             rekey_after: time(settings.rekey_after, REKEY_AFTER_TIME),
             rekey_timeout: time(settings.rekey_timeout, REKEY_TIMEOUT),
             reject_after: time(settings.reject_after, REJECT_AFTER_TIME),
             keepalive: time(settings.keepalive, KEEPALIVE_TIMEOUT),
             sends: (settings.attempts.hi > 0 || settings.rekey_timeout.hi > 0).then(|| {
-                let attempts = or(settings.attempts, ATTEMPTS);
+                let attempts = settings.attempts.or_default(ATTEMPTS);
                 // Other programs count neither the first nor the one after which they look.
                 Range {
                     lo: attempts.lo + 2,
