@@ -25,6 +25,7 @@ pub use settings::{KEYS, Settings};
 pub use template::Template;
 
 pub(crate) use junk::Junk;
+pub(crate) use profile::Message;
 pub(crate) use timings::{Draws, Timings};
 
 /// Bytes of the longest UDP datagram over IPv4.

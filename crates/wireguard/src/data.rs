@@ -174,6 +174,10 @@ impl Wire for WireGuard {
     type Window = ReplayWindow;
     type Reader = Reader;
 
+    fn prefix(&self) -> usize {
+        self.forms.prefix()
+    }
+
     #[inline]
     fn prepare(&self, reader: &mut Reader) {
         reader.read(&self.forms);
@@ -297,8 +301,9 @@ impl Format for DataFormat {
         }
         let start = packet.start as usize;
         let inner = &memory[start..start + packet.len as usize];
-        // A padded keepalive. Requests for lost packets begin with one zero, and go on otherwise.
-        if !self.form.is_plain() && inner.iter().take(4).all(|byte| *byte == 0) {
+        // A keepalive that AmneziaWG has padded: a peer may do that on its own. Requests for lost packets begin with one
+        // zero, and go on otherwise.
+        if inner.iter().take(4).all(|byte| *byte == 0) {
             return Payload::Keepalive;
         }
         if self.echoes.takes(inner) {

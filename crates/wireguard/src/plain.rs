@@ -144,6 +144,10 @@ impl Forms {
         Form
     }
 
+    pub(crate) const fn prefix(&self) -> usize {
+        0
+    }
+
     pub(crate) const fn were_set(&self) -> bool {
         false
     }

@@ -66,6 +66,26 @@ impl Fits {
     }
 }
 
+/// A handshake message.
+#[derive(Clone, Copy)]
+pub(crate) struct Message {
+    bytes: [u8; INITIATION_LEN],
+    len: usize,
+}
+
+impl Message {
+    /// Its bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The message with another type.
+    pub(crate) fn with_type(mut self, kind: u32) -> Self {
+        self.bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        self
+    }
+}
+
 /// The settings of an interface that does not speak plain WireGuard, ready for use.
 #[derive(Debug)]
 pub struct Profile {
@@ -162,13 +182,15 @@ impl Profile {
     }
 
     /// The handshake message in a datagram that may be of this kind.
-    pub(crate) fn undress(&self, kind: Kind, datagram: &[u8]) -> Option<Vec<u8>> {
-        let start = self.prefix(kind);
-        let mut message = datagram.get(start..start + kind.len())?.to_vec();
+    pub(crate) fn undress(&self, kind: Kind, datagram: &[u8]) -> Option<Message> {
+        let (start, len) = (self.prefix(kind), kind.len());
+        let mut bytes = [0; INITIATION_LEN];
+        let message = bytes.get_mut(..len)?;
+        message.copy_from_slice(datagram.get(start..start + len)?);
         if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
-            key.apply(nonce, &mut message);
+            key.apply(nonce, message);
         }
-        Some(message)
+        Some(Message { bytes, len })
     }
 
     /// A type for a message of this kind.
