@@ -429,6 +429,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn zeros_are_a_keepalive_and_a_request_for_lost_packets_is_not() {
+        let keys = DataKeys {
+            remote_index: 7,
+            seal: Key::from([1; 32]),
+            open: Key::from([2; 32]),
+        };
+        let formats = WireGuard::new().formats(&keys).unwrap();
+        for (inner, keepalive) in [
+            (&[][..], true),
+            (&[0; 4], true),
+            (&[0; 40], true),
+            (&[0, 0, 0, 1, 9], false),
+            (&[0x45, 0, 0, 20], false),
+        ] {
+            let mut packet = Packet {
+                start: 0,
+                len: inner.len() as u32,
+                counter: 0,
+                authentic: true,
+            };
+            let payload = formats.open.reveal(&mut inner.to_vec(), &mut packet);
+            assert_eq!(
+                matches!(payload, Payload::Keepalive),
+                keepalive,
+                "{inner:?}"
+            );
+        }
+    }
+
     /// A SYN over IPv4 that requests segments of 1460 bytes. Its checksum is not valid; only the change to it matters.
     fn syn() -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0];

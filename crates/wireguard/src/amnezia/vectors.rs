@@ -207,6 +207,7 @@ fn handshakes_and_data_of_every_generation() {
 
         let protocol = WireGuard::new();
         protocol.set_profile(Some(Arc::clone(&profile)));
+        assert_eq!(protocol.prefix(), profile.prefix(Kind::Data));
         let ours = DataKeys {
             remote_index: response.sender,
             seal: keys.from_initiator.clone(),

@@ -11,11 +11,11 @@ use wireguard::amnezia::{Profile, Settings};
 use wireguard::{Activity, Datagram, Device, Dropped, Output};
 
 const V10: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444";
-const V20: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 S3=25 S4=17 H1=100000-200000 H2=300000-400000 \
+pub(crate) const V20: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 S3=25 S4=17 H1=100000-200000 H2=300000-400000 \
                    H3=500000-600000 H4=700000-800000 I1=<r_16>";
-const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on RekeyTimeout=3-7 \
+pub(crate) const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on RekeyTimeout=3-7 \
                    RekeyAfterTime=100-110 HeaderProtectionKey=4041424344454647484950515253545556575859606162636465666768697071";
-const WIDE: &str = "S1=30 S2=30 S3=30 S4=30 H1=5-1500000000 H2=1500000001-2500000000 \
+pub(crate) const WIDE: &str = "S1=30 S2=30 S3=30 S4=30 H1=5-1500000000 H2=1500000001-2500000000 \
                     H3=2500000001-3000000000 H4=3000000001-4294967295 RandomTrailers=on";
 
 pub(crate) fn profile(text: &str) -> Option<Arc<Profile>> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sim::{Event, Sim, assert_retransmissions, millis, secs, wall};
+use crate::sim::{Event, FORMS, Sim, assert_retransmissions, millis, secs, wall};
 use crypto::x25519::PrivateKey;
 use wireguard::{Activity, Device, Dropped, Output};
 
@@ -226,8 +226,13 @@ fn a_storm_of_ten_thousand_handshakes() {
 /// succeed.
 #[test]
 fn a_bad_network() {
-    for seed in 1..=6_u64 {
-        let (mut sim, b, a) = Sim::pair();
+    #[cfg(feature = "amnezia")]
+    let others = [crate::amneziawg::V31];
+    #[cfg(not(feature = "amnezia"))]
+    let others = [];
+    let forms = FORMS.iter().chain(&others).cycle();
+    for (seed, form) in (1..=8_u64).zip(forms) {
+        let (mut sim, b, a) = Sim::pair_in(form);
         let mut state = seed;
         let mut random = move |below: u64| {
             state = state
