@@ -98,7 +98,7 @@ impl RateLimiter {
             return false;
         }
         let bucket = self.sources.entry(source);
-        bucket.or_insert(Bucket::full(now)).take(COST, now)
+        bucket.or_insert_with(|| Bucket::full(now)).take(COST, now)
     }
 
     /// Whether a message from this address, which it has not proven, may cost more work. `endpoints` are the addresses
@@ -118,7 +118,7 @@ impl RateLimiter {
             self.unproven = Some(Unproven {
                 peers,
                 since: now,
-                strangers: strangers.unwrap_or(Bucket::full(now)),
+                strangers: strangers.unwrap_or_else(|| Bucket::full(now)),
             });
         }
         let source = self.source(from.ip());
@@ -130,7 +130,11 @@ impl RateLimiter {
         }
         // Once forged addresses have filled the table, it tells nothing.
         let counts = self.sources.len() < MAX_SOURCES || self.sources.contains_key(&source);
-        let bucket = counts.then(|| self.sources.entry(source).or_insert(Bucket::full(now)));
+        let bucket = counts.then(|| {
+            self.sources
+                .entry(source)
+                .or_insert_with(|| Bucket::full(now))
+        });
         bucket.is_none_or(|bucket| bucket.take(COST, now))
             && unproven.strangers.take(STRANGER_COST, now)
     }

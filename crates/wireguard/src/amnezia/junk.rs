@@ -92,8 +92,8 @@ mod tests {
         }
         let packets = Junk::default().next(&settings, Instant::now(), 1);
         assert_eq!(packets.len(), 128);
-        let fits = |packet: &Box<[u8]>| (1400..=1472).contains(&packet.len());
-        assert!(packets.iter().all(fits));
+        let mut lengths = packets.iter().map(|packet| packet.len());
+        assert!(lengths.all(|len| (1400..=1472).contains(&len)));
         assert!(
             settings
                 .hints(None)
