@@ -29,10 +29,9 @@ fuzz_target!(|data: &[u8]| {
     }
     assert_eq!(again, settings);
     let _ = settings.hints(Some(1420));
-    if settings.check().is_err() {
+    let Ok(profile) = Profile::new(settings) else {
         return;
-    }
-    let profile = Profile::new(settings);
+    };
     let now = Instant::now();
     let mut out = Vec::new();
     let mut device = Device::new(now, SystemTime::UNIX_EPOCH, 7);

@@ -282,9 +282,9 @@ fn judge_wg_quick(
         warnings.extend(endpoints_inside(&tunnel));
         #[cfg(feature = "amnezia")]
         {
-            let (interface, of) = (&tunnel.interface, "AmneziaWG");
+            let interface = &tunnel.interface;
             let hints = interface.amnezia.hints(interface.mtu).into_iter();
-            warnings.extend(hints.map(|hint| format!("{of}: {hint}")));
+            warnings.extend(hints.map(|hint| format!("AmneziaWG: {hint}")));
         }
     }
     // The file's name becomes the interface's name.

@@ -27,12 +27,22 @@ pub(crate) fn set(settings: &mut Settings, name: &str, value: &str) -> Verdicted
 
 /// The value for a file's line; none for a default.
 pub(crate) fn show(settings: &Settings, name: &str) -> Texts {
-    let Some(value) = settings.show(name).map(Zeroizing::new) else {
-        return Texts::new();
-    };
-    match Key32::from_hex(&value) {
-        Ok(key) if name == SECRET => vec![key.to_base64()],
-        _ => texts([&*value]),
+    match name {
+        SECRET => header_key(settings).iter().map(Key32::to_base64).collect(),
+        _ => texts(settings.show(name)),
+    }
+}
+
+fn header_key(settings: &Settings) -> Option<Key32> {
+    let key = settings.header_key.as_ref();
+    key.map(|key| Key32::new(*key.as_bytes()))
+}
+
+/// The value in the configuration protocol; `None` for a default.
+fn value(settings: &Settings, name: &str) -> Option<Zeroizing<String>> {
+    match name {
+        SECRET => header_key(settings).as_ref().map(Key32::to_hex),
+        _ => settings.show(name).map(Zeroizing::new),
     }
 }
 
@@ -49,7 +59,7 @@ pub fn lines(settings: &Settings) -> Zeroizing<String> {
 
 /// Upper bound of the bytes of all lines.
 pub(crate) fn size(settings: &Settings) -> usize {
-    let values = KEYS.iter().filter_map(|name| settings.show(name));
+    let values = KEYS.iter().filter_map(|name| value(settings, name));
     values.map(|value| value.len() + 32).sum()
 }
 
@@ -78,7 +88,7 @@ impl Change {
     /// The change to these settings, whatever they are before.
     #[must_use]
     pub fn whole(settings: &Settings) -> Self {
-        let value = |name: &&'static str| Some((*name, Zeroizing::new(settings.show(name)?)));
+        let value = |name: &&'static str| Some((*name, value(settings, name)?));
         Self {
             whole: true,
             values: KEYS.iter().filter_map(value).collect(),
@@ -135,7 +145,7 @@ pub(crate) fn write(out: &mut impl Write, settings: &Settings) -> io::Result<()>
         return Ok(());
     }
     for name in KEYS {
-        let value = settings.show(name).map(Zeroizing::new);
+        let value = value(settings, name);
         let value = match (value.as_ref().map(|value| value.as_str()), name) {
             (Some("on"), _) => "1",
             (Some(value), _) => value,

@@ -196,7 +196,11 @@ fn peer_line(peer: &mut SetPeer, key: &str, value: &str) -> Result<(), String> {
             }
             peer.endpoint = Some(endpoint);
         }
-        "persistent_keepalive_interval" => peer.persistent_keepalive = Some(number(key, value)?),
+        "persistent_keepalive_interval" => {
+            let seconds = crate::keys::keepalive(value)
+                .ok_or_else(|| format!("{key}: not a decimal number or range of seconds"))?;
+            peer.persistent_keepalive = Some(seconds);
+        }
         "replace_allowed_ips" => {
             peer.replace_allowed_ips = only_true(key, value)?;
             // The flag also drops ranges given earlier in the same request.

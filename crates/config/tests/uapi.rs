@@ -34,6 +34,19 @@ fn all(text: &str) -> Vec<Result<Request, UapiError>> {
 }
 
 #[test]
+fn of_a_range_of_keepalives_the_shortest_counts() {
+    for (value, seconds) in [("22-30", 22), ("7-7", 7), ("0-0", 0), ("0", 0)] {
+        let text = format!("public_key={KEY}\npersistent_keepalive_interval={value}\n");
+        let device = set(&text).unwrap();
+        assert_eq!(
+            device.peers[0].persistent_keepalive,
+            Some(seconds),
+            "{value}"
+        );
+    }
+}
+
+#[test]
 fn every_key_of_a_set_is_read() {
     let text = format!(
         "private_key={KEY}\nlisten_port=12912\nfwmark=4294967295\nreplace_peers=true\n\
@@ -100,6 +113,10 @@ fn faults_have_the_numbers_that_clients_know() {
         "endpoint=1.2.3.4",
         "persistent_keepalive_interval=65536",
         "persistent_keepalive_interval=off",
+        "persistent_keepalive_interval=30-22",
+        "persistent_keepalive_interval=0-22",
+        "persistent_keepalive_interval=22-65536",
+        "persistent_keepalive_interval=22-",
         "replace_allowed_ips=",
         "allowed_ip=10.0.0.1",
         "allowed_ip=10.0.0.1/33",

@@ -190,7 +190,7 @@ impl<W: Wire> OutboundFill<W> {
         }
         let shaper = self
             .shaper
-            .get_or_insert_with(|| Box::new(Shaper::new::<W>()));
+            .get_or_insert_with(|| Box::new(Shaper::new(&self.shared.wire)));
         if shaper.word() != word {
             shaper.follow(self.shared.rates.get());
         }

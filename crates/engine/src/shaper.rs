@@ -50,10 +50,10 @@ pub(crate) struct Shaper {
 
 impl Shaper {
     /// Empty queues that follow no rates yet.
-    pub(crate) fn new<W: Wire>() -> Self {
+    pub(crate) fn new<W: Wire>(wire: &W) -> Self {
         let settings = Settings {
             // An estimate to choose whose turn it is; the real cost is known once a packet is laid out.
-            overhead: W::HEAD_MAX + W::TAIL_MAX + OUTER[0],
+            overhead: wire.prefix() + W::HEAD_MAX + W::TAIL_MAX + OUTER[0],
             burst: BURST,
             ..Settings::default()
         };

@@ -176,7 +176,7 @@ impl<W: Wire> Shared<W> {
 
     /// A little more than the longest datagram that a peer should send, in bytes.
     pub(crate) fn longest_datagram(&self) -> usize {
-        self.mtu() + W::HEAD_MAX + W::TAIL_MAX + 64
+        self.mtu() + self.wire.prefix() + W::HEAD_MAX + W::TAIL_MAX + 64
     }
 
     /// Queues a payload for a peer; the worker that owns the TUN takes it.

@@ -84,7 +84,7 @@ pub struct KeyUsage {
 /// A data packet is `header || payload || trailer`. The length and content of header and trailer may differ from key to
 /// key, so the key's [`Format`] defines them. This trait has everything that all keys share.
 pub trait Wire: Send + Sync + 'static {
-    /// Maximum number of bytes that any key's format puts before a payload.
+    /// Maximum number of bytes that any key's format puts before a payload, apart from [`Wire::prefix`].
     const HEAD_MAX: usize;
     /// Maximum number of bytes that any key's format puts behind a payload.
     const TAIL_MAX: usize;
@@ -104,6 +104,11 @@ pub trait Wire: Send + Sync + 'static {
 
     /// A worker's state for [`Wire::classify`].
     type Reader: Default + Send;
+
+    /// Bytes in front of each data packet that the settings of the moment add to the protocol's own.
+    fn prefix(&self) -> usize {
+        0
+    }
 
     /// Brings the reader up to date, before a batch of datagrams.
     fn prepare(&self, reader: &mut Self::Reader) {

@@ -19,6 +19,10 @@ pub(crate) const MESSAGES: usize = 256;
 /// send datagrams, and long ones fill memory.
 const MEAN: usize = 128;
 
+/// Bytes beyond which a datagram counts for more than one in [`Inbox::next_arrival`]. A room that is full of long
+/// datagrams counts as half full of short ones.
+const WEIGHT: usize = 2 * MEAN;
+
 /// Limits of an [`Inbox`].
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
@@ -109,11 +113,13 @@ impl Inbox {
         })
     }
 
-    /// Takes the next datagram. Also returns how many wait behind it.
+    /// Takes the next datagram. Also returns how many wait behind it; on average, one longer than [`WEIGHT`] counts as
+    /// several, as fewer of them fit.
     pub fn next_arrival(&self) -> Option<(Arrival, usize)> {
         let mut arrivals = lock(&self.arrivals);
         let arrival = arrivals.pop()?;
-        Some((arrival, arrivals.count))
+        let waiting = arrivals.count.max(arrivals.shares.taken() / WEIGHT);
+        Some((arrival, waiting))
     }
 
     /// Takes at most `most` datagrams. If more wait, the waker stays awake, so that they have their turn after all
@@ -262,6 +268,26 @@ mod tests {
         assert!(put(2000));
         assert_eq!(inbox.next_arrivals(100).len(), 7);
         assert_eq!((0..300).filter(|_| put(20)).count(), 100);
+    }
+
+    #[test]
+    fn long_datagrams_are_a_load_before_the_room_is_full() {
+        for length in [148, 178, 500, 1400, 2048] {
+            for hosts in [1, 10, 100] {
+                let inbox = inbox(4096);
+                let put =
+                    |count: usize| (0..count).filter(|at| put(&inbox, (at % hosts) as u8, length));
+                assert_eq!(put(20).count(), 20);
+                let (_, waiting) = inbox.next_arrival().unwrap();
+                assert!((19..=160).contains(&waiting), "{waiting} of {length} bytes");
+                let accepted = put(5000).count();
+                let (_, waiting) = inbox.next_arrival().unwrap();
+                assert!(waiting >= 4096 / 8, "{waiting} of {length} bytes");
+                if length <= 256 {
+                    assert_eq!(waiting, 18 + accepted);
+                }
+            }
+        }
     }
 
     #[test]

@@ -27,6 +27,11 @@ impl Shares {
         true
     }
 
+    /// Bytes in use.
+    pub(crate) const fn taken(&self) -> usize {
+        self.taken
+    }
+
     /// Returns bytes that a source no longer uses.
     pub(crate) fn give_back(&mut self, source: SourceNetwork, bytes: usize) {
         self.taken -= bytes;

@@ -25,7 +25,8 @@ pub use settings::{KEYS, Settings};
 pub use template::Template;
 
 pub(crate) use junk::Junk;
-pub(crate) use timings::Timings;
+pub(crate) use profile::Message;
+pub(crate) use timings::{Draws, Timings};
 
 /// Bytes of the longest UDP datagram over IPv4.
 pub const PACKET_MAX: usize = 65_507;
@@ -35,3 +36,6 @@ pub const PREFIX_MAX: u16 = 1280;
 
 /// Maximum number of random packets before an initiation.
 pub const JUNK_MAX: u16 = 128;
+
+/// Bytes of a datagram that nearly every path carries over IPv4: random packets are no longer.
+const COMMON_PATH: u16 = 1500 - 28;

@@ -174,6 +174,10 @@ impl Wire for WireGuard {
     type Window = ReplayWindow;
     type Reader = Reader;
 
+    fn prefix(&self) -> usize {
+        self.forms.prefix()
+    }
+
     #[inline]
     fn prepare(&self, reader: &mut Reader) {
         reader.read(&self.forms);
@@ -297,8 +301,9 @@ impl Format for DataFormat {
         }
         let start = packet.start as usize;
         let inner = &memory[start..start + packet.len as usize];
-        // A padded keepalive. Requests for lost packets begin with one zero, and go on otherwise.
-        if !self.form.is_plain() && inner.iter().take(4).all(|byte| *byte == 0) {
+        // A keepalive that AmneziaWG has padded: a peer may do that on its own. Requests for lost packets begin with one
+        // zero, and go on otherwise.
+        if inner.iter().take(4).all(|byte| *byte == 0) {
             return Payload::Keepalive;
         }
         if self.echoes.takes(inner) {
@@ -421,6 +426,36 @@ mod tests {
             assert!(!opens(&*from.open, &mut memory.to_vec()));
             assert!(opens(&*to.open, memory));
             assert_eq!(memory[head..head + 16], [5; 16]);
+        }
+    }
+
+    #[test]
+    fn zeros_are_a_keepalive_and_a_request_for_lost_packets_is_not() {
+        let keys = DataKeys {
+            remote_index: 7,
+            seal: Key::from([1; 32]),
+            open: Key::from([2; 32]),
+        };
+        let formats = WireGuard::new().formats(&keys).unwrap();
+        for (inner, keepalive) in [
+            (&[][..], true),
+            (&[0; 4], true),
+            (&[0; 40], true),
+            (&[0, 0, 0, 1, 9], false),
+            (&[0x45, 0, 0, 20], false),
+        ] {
+            let mut packet = Packet {
+                start: 0,
+                len: inner.len() as u32,
+                counter: 0,
+                authentic: true,
+            };
+            let payload = formats.open.reveal(&mut inner.to_vec(), &mut packet);
+            assert_eq!(
+                matches!(payload, Payload::Keepalive),
+                keepalive,
+                "{inner:?}"
+            );
         }
     }
 

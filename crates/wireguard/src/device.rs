@@ -164,9 +164,11 @@ impl Device {
         }
     }
 
-    /// Ends all sessions and handshakes, and begins a handshake with each peer that had one of either.
+    /// Ends all sessions and handshakes, and begins a handshake with each peer that had one of either: with the first
+    /// peer at once, with every further one a millisecond later, or when it has data.
     #[cfg(feature = "amnezia")]
     pub(crate) fn begin_anew(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let mut begun = 0;
         for slot in 0..self.peers.len() {
             // There are at most 2^20 slots.
             let id = PeerId(slot as u32);
@@ -175,11 +177,19 @@ impl Device {
             };
             let wants = peer.keys.current().is_some() || peer.pending.is_some();
             self.forget_keys(id, out);
-            if let Some(peer) = self.peer_mut(id).filter(|_| wants) {
-                peer.timers.handshake_sent = None;
-                self.initiate(id, true, now, out);
-                self.requeue(id);
+            if !wants {
+                continue;
             }
+            if let Some(peer) = peer_of(&mut self.peers, id) {
+                peer.timers.handshake_sent = None;
+                peer.timers.begin_attempt(now, &self.disguise.timings);
+                peer.timers.retransmit = Some(now + Duration::from_millis(begun));
+            }
+            if begun == 0 {
+                self.initiate(id, true, now, out);
+            }
+            self.requeue(id);
+            begun += 1;
         }
     }
 

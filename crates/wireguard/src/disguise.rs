@@ -1,14 +1,14 @@
 //! The places of the protocol where AmneziaWG differs from WireGuard. `plain.rs` stands in for this file in a program
 //! without the feature `amnezia`.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use plane::{Class, SessionName};
 
-pub(crate) use crate::amnezia::{Junk, Timings};
-use crate::amnezia::{Kind, Profile, Settings};
+pub(crate) use crate::amnezia::{Draws, Junk, Timings};
+use crate::amnezia::{Kind, Message, Profile, Settings};
 use crate::cookie::{Checker, Jar};
 use crate::data::{DATA_HEADER_LEN, DataHeader};
 use crate::device::Device;
@@ -99,13 +99,16 @@ impl Disguise {
                 Kind::Response => TYPE_RESPONSE,
                 Kind::Cookie | Kind::Data => TYPE_COOKIE_REPLY,
             };
-            let right = kind != Kind::Cookie && checker.is_some_and(|it| it.mac1_valid(&signed));
-            if right || found.is_none() || kind == Kind::Cookie {
-                let mut message = signed.clone();
-                message[..4].copy_from_slice(&plain.to_le_bytes());
-                found = Some(Undressed { message, signed });
+            let mac1_valid =
+                kind != Kind::Cookie && checker.is_some_and(|it| it.mac1_valid(signed.as_bytes()));
+            if mac1_valid || found.is_none() || kind == Kind::Cookie {
+                found = Some(Undressed {
+                    message: signed.with_type(plain),
+                    signed,
+                    mac1_valid,
+                });
             }
-            if right {
+            if mac1_valid {
                 break;
             }
         }
@@ -120,9 +123,11 @@ impl Disguise {
 /// A handshake message that a datagram held.
 pub(crate) struct Undressed {
     /// The message with WireGuard's type.
-    pub(crate) message: Vec<u8>,
+    pub(crate) message: Message,
     /// The message with the type that was sent.
-    pub(crate) signed: Vec<u8>,
+    pub(crate) signed: Message,
+    /// Whether its mac1 is right; a cookie reply has none.
+    pub(crate) mac1_valid: bool,
 }
 
 impl Device {
@@ -230,6 +235,8 @@ impl Form {
 #[derive(Debug, Default)]
 pub(crate) struct Forms {
     generation: AtomicU32,
+    /// Bytes in front of a data packet.
+    prefix: AtomicUsize,
     form: RwLock<Form>,
 }
 
@@ -242,7 +249,13 @@ impl Forms {
     fn set(&self, profile: Option<Arc<Profile>>) {
         let mut form = self.form.write().unwrap_or_else(PoisonError::into_inner);
         form.0 = profile;
+        self.prefix.store(form.prefix(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Bytes in front of a data packet.
+    pub(crate) fn prefix(&self) -> usize {
+        self.prefix.load(Ordering::Relaxed)
     }
 
     /// Whether the form was ever set.
@@ -301,8 +314,7 @@ mod tests {
         for (name, value) in lines.concat() {
             settings.set(name, value).unwrap();
         }
-        settings.check().unwrap();
-        Profile::new(settings).unwrap()
+        Profile::new(settings).unwrap().unwrap()
     }
 
     fn classify(profile: &Arc<Profile>, datagram: &[u8]) -> Class {
@@ -384,7 +396,8 @@ mod tests {
             message[..4].copy_from_slice(&profile.draw(kind).to_le_bytes());
             let datagram = profile.dress(kind, &message);
             prop_assert!(profile.fits(&datagram).has(kind));
-            prop_assert_eq!(profile.undress(kind, &datagram), Some(message));
+            let undressed = profile.undress(kind, &datagram).unwrap();
+            prop_assert_eq!(undressed.as_bytes(), message);
         }
     }
 }

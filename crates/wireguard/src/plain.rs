@@ -36,16 +36,34 @@ impl Timings {
         REKEY_TIMEOUT
     }
 
-    pub(crate) const fn keepalive(self) -> Duration {
+    pub(crate) const fn poll(self) -> Duration {
         KEEPALIVE_TIMEOUT
     }
+}
 
-    pub(crate) fn silence(self) -> Duration {
-        KEEPALIVE_TIMEOUT + REKEY_TIMEOUT
+/// Nothing is drawn for a peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Draws;
+
+impl Draws {
+    pub(crate) const fn begin_attempt(&mut self, _: bool, _: &Timings) {}
+
+    pub(crate) const fn initiated(&mut self) {}
+
+    pub(crate) fn is_over(&self, since: Instant, now: Instant) -> bool {
+        now >= since + REKEY_ATTEMPT_TIME
     }
 
-    pub(crate) const fn attempt_time(self) -> Duration {
-        REKEY_ATTEMPT_TIME
+    pub(crate) fn attempt_end(&self, since: Instant) -> Option<Instant> {
+        Some(since + REKEY_ATTEMPT_TIME)
+    }
+
+    pub(crate) fn keepalive(&mut self, since: Instant, _: &Timings) -> Instant {
+        since + KEEPALIVE_TIMEOUT
+    }
+
+    pub(crate) fn silence(&mut self, since: Instant, _: &Timings) -> Instant {
+        since + KEEPALIVE_TIMEOUT + REKEY_TIMEOUT
     }
 }
 
@@ -124,6 +142,10 @@ pub(crate) struct Forms;
 impl Forms {
     pub(crate) const fn current(&self) -> Form {
         Form
+    }
+
+    pub(crate) const fn prefix(&self) -> usize {
+        0
     }
 
     pub(crate) const fn were_set(&self) -> bool {

@@ -42,15 +42,19 @@ impl Device {
         if !self.disguise.is_plain() {
             let found = self.disguise.message(datagram, self.checker.as_ref());
             let found = found.ok_or(Dropped::Malformed)?;
-            return self.receive_message((&found.message, &found.signed), from, now, out);
+            let (message, signed) = (found.message.as_bytes(), found.signed.as_bytes());
+            let signed = (signed, Some(found.mac1_valid));
+            return self.receive_message(message, signed, from, now, out);
         }
-        self.receive_message((datagram, datagram), from, now, out)
+        self.receive_message(datagram, (datagram, None), from, now, out)
     }
 
-    /// Takes a message, and the bytes that its MACs cover: they differ in the type only.
+    /// Takes a message, and the bytes that its MACs cover, which differ in the type only, with the verdict on mac1 if it
+    /// is known.
     fn receive_message(
         &mut self,
-        (message, signed): (&[u8], &[u8]),
+        message: &[u8],
+        signed: (&[u8], Option<bool>),
         from: SocketAddr,
         now: Instant,
         out: &mut Vec<Output>,
@@ -77,7 +81,7 @@ impl Device {
     /// Decides by the MACs alone whether the message may cost more work.
     fn admit(
         &mut self,
-        datagram: &[u8],
+        (datagram, mac1_valid): (&[u8], Option<bool>),
         sender: u32,
         from: SocketAddr,
         now: Instant,
@@ -88,18 +92,26 @@ impl Device {
             limiter,
             last_load,
             by_key,
+            peers,
             disguise,
             ..
         } = self;
         let checker = checker.as_mut().ok_or(Dropped::NoPrivateKey)?;
-        if !checker.mac1_valid(datagram) {
+        if !mac1_valid.unwrap_or_else(|| checker.mac1_valid(datagram)) {
             return Err(Dropped::Mac1);
         }
         if !last_load.is_some_and(|last| now.saturating_duration_since(last) < UNDER_LOAD_FOR) {
             limiter.forget();
             return Ok(());
         }
-        if disguise.sends_cookies() && !checker.mac2_valid(datagram, from, now) {
+        if !disguise.sends_cookies() {
+            let endpoints = || peers.iter().flatten().filter_map(|peer| peer.endpoint);
+            return match limiter.allow_unproven(from, endpoints, now) {
+                true => Ok(()),
+                false => Err(Dropped::RateLimited),
+            };
+        }
+        if !checker.mac2_valid(datagram, from, now) {
             if let Some(reply) = checker.reply(datagram, sender, from, now) {
                 out.push(Output::Send {
                     peer: None,

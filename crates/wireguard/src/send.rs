@@ -56,7 +56,12 @@ impl Device {
         };
         timers.probe_sent = None;
         let sent = timers.handshake_sent.take();
-        let kept = (timers.retransmit, timers.attempt_since, timers.wanted);
+        let kept = (
+            timers.retransmit,
+            timers.attempt_since,
+            timers.wanted,
+            timers.draws,
+        );
         self.initiate(id, false, now, out);
         if let Some(peer) = self.peer_mut(id) {
             if let Some(pending) = &mut peer.pending {
@@ -65,7 +70,12 @@ impl Device {
             let timers = &mut peer.timers;
             timers.handshake_sent = sent;
             timers.probe_sent = Some(now);
-            (timers.retransmit, timers.attempt_since, timers.wanted) = kept;
+            (
+                timers.retransmit,
+                timers.attempt_since,
+                timers.wanted,
+                timers.draws,
+            ) = kept;
         }
         self.requeue(id);
     }
@@ -108,7 +118,7 @@ impl Device {
             return;
         };
         if asked || peer.timers.attempt_since.is_none() {
-            peer.timers.attempt_since = Some(now);
+            peer.timers.begin_attempt(now, timings);
         }
         let (Some(own), Some(to)) = (private, peer.endpoint) else {
             peer.timers.wanted = true;
@@ -160,6 +170,7 @@ impl Device {
             asks: false,
         }));
         peer.timers.wanted = false;
+        peer.timers.draws.initiated();
         peer.timers.handshake_sent(now);
         peer.timers.retransmit = Some(peer.timers.retransmit_after(now, jitter, timings));
         out.push(Output::Send {

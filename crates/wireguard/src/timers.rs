@@ -3,7 +3,6 @@
 //! For each peer there are, as in the kernel:
 //!
 //! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
-//! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
 //!   without success it drops what is staged and gives up. Data that wants to be sent restarts the 90 s. (The kernel
 //!   counts to 20 attempts, which takes some 103 s; the paper says 90 s, so we do.)
 //! * **New handshake**: 15 s and up to 333 ms after the first data packet sent since we have received anything.
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 use plane::{PeerId, Times};
 
 use crate::device::{Device, peer_of};
-use crate::disguise::Timings;
+use crate::disguise::{Draws, Timings};
 use crate::message::REKEY_TIMEOUT_JITTER;
 use crate::output::Output;
 
@@ -32,7 +31,7 @@ use crate::output::Output;
 /// 1. A peer is *disarmed* at first. After the data plane has written its notes, it looks at the peer's `armed` flag.
 ///    If that is not set while one of the two "since" is there, it sets it and has [`Device::activity`] called.
 /// 2. From then on the device looks by itself, through the function that [`Device::expired`] is given: when something
-///    is due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
+///    is due, and at least every 10 s (AmneziaWG: the least `KeepaliveTimeout`). Nothing that begins after a look is due sooner than that, so nothing is late.
 /// 3. A look that finds neither an unanswered nor an unacknowledged packet emits [`Output::Disarmed`]. The owner of
 ///    the device clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
 ///
@@ -84,6 +83,7 @@ pub(crate) struct Timers {
     /// When the persistent keepalive last fired or, by our own messages, was put off.
     pub(crate) persistent_since: Option<Instant>,
     pub(crate) zero: Option<Instant>,
+    pub(crate) draws: Draws,
 }
 
 impl Timers {
@@ -92,6 +92,13 @@ impl Timers {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Begins the handshake that data or a timer of the data asks for, or gives it its full time again.
+    pub(crate) fn begin_attempt(&mut self, now: Instant, timings: &Timings) {
+        self.draws
+            .begin_attempt(self.attempt_since.is_none(), timings);
+        self.attempt_since = Some(now);
     }
 
     /// Stops retransmission: both sides have keys.
@@ -120,18 +127,20 @@ impl Timers {
         timings: &Timings,
     ) -> Instant {
         let regular = now + timings.rekey_timeout() + jitter;
-        self.attempt_since
-            .map_or(regular, |since| regular.min(since + timings.attempt_time()))
+        let end = self
+            .attempt_since
+            .and_then(|since| self.draws.attempt_end(since));
+        end.map_or(regular, |end| regular.min(end))
     }
 
     /// When the new-handshake timer is due.
-    fn new_handshake_due(&self, activity: &Activity, timings: &Timings) -> Option<Instant> {
+    fn new_handshake_due(&mut self, activity: &Activity, timings: &Timings) -> Option<Instant> {
         let mut since = activity.unanswered_since?;
         if let Some(fired) = self.new_handshake_fired.filter(|&fired| fired >= since) {
             activity.last_data_sent.filter(|&sent| sent > fired)?;
             since = fired;
         }
-        Some(since + timings.silence() + self.new_handshake_jitter)
+        Some(self.draws.silence(since, timings) + self.new_handshake_jitter)
     }
 }
 
@@ -209,11 +218,10 @@ impl Device {
             out.push(Output::Disarmed { peer: id });
             return;
         }
-        let keepalive = activity
-            .unacknowledged_since
-            .map(|since| since + timings.keepalive());
+        let since = activity.unacknowledged_since;
+        let keepalive = since.map(|since| peer.timers.draws.keepalive(since, timings));
         let new_handshake = peer.timers.new_handshake_due(activity, timings);
-        let later = [keepalive, new_handshake, Some(now + timings.keepalive())];
+        let later = [keepalive, new_handshake, Some(now + timings.poll())];
         peer.timers.check = later.into_iter().flatten().filter(|&at| at > now).min();
 
         if new_handshake.is_some_and(|at| at <= now) {
@@ -246,21 +254,15 @@ impl Device {
     }
 
     fn retransmit(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
-        let Self {
-            peers, disguise, ..
-        } = self;
-        let timings = &disguise.timings;
-        let Some(peer) = peer_of(peers, id) else {
+        let zero = now + self.disguise.timings.reject_after() * 3;
+        let Some(peer) = self.peer_mut(id) else {
             return;
         };
         let timers = &mut peer.timers;
-        if timers
-            .attempt_since
-            .is_some_and(|since| now >= since + timings.attempt_time())
-        {
+        let since = timers.attempt_since;
+        if since.is_some_and(|since| timers.draws.is_over(since, now)) {
             timers.attempt_since = None;
             // The state of a failed handshake must be zeroed in time, and packets must not wait for ever.
-            let zero = now + timings.reject_after() * 3;
             timers.zero.get_or_insert(zero);
             out.push(Output::DropStaged { peer: id });
         } else {

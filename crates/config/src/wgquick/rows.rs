@@ -442,16 +442,12 @@ fn private_key(interface: &mut Interface, value: &str) -> Verdicted {
 
 fn keepalive(peer: &mut Peer, value: &str) -> Verdicted {
     let value = compact(value);
-    // AmneziaWG 3.0 draws each interval from a range.
-    let (text, more) = value.split_once('-').unwrap_or((&value, ""));
-    let seconds = off_or(text, |text| up_to(text, u16::MAX.into()));
-    let seconds =
-        seconds.filter(|_| more.is_empty() || up_to::<u16>(more, u16::MAX.into()).is_some());
-    let wanted = "must be `off` or a number of seconds up to 65535";
+    let seconds = off_or(&value, crate::keys::keepalive);
+    let wanted = "must be `off`, seconds up to 65535, or a range such as `22-30`";
     some(&mut peer.persistent_keepalive, seconds.ok_or(wanted))?;
-    Ok(match more {
-        "" => String::new(),
-        _ => format!("taken as {text}: Millrace keeps to the shortest interval"),
+    Ok(match value.split_once('-') {
+        None => String::new(),
+        Some((least, _)) => format!("taken as {least}: Millrace keeps to the shortest interval"),
     })
 }
 

@@ -429,8 +429,11 @@ fn faults_name_the_line_and_the_remedy() {
         ),
         (
             "PersistentKeepalive = 65536",
-            "must be `off` or a number of seconds",
+            "must be `off`, seconds up to 65535, or a range",
         ),
+        ("PersistentKeepalive = 30-22", "or a range such as"),
+        ("PersistentKeepalive = 0-22", "or a range such as"),
+        ("PersistentKeepalive = off-5", "or a range such as"),
         ("MTU = 1420", "MTU: belongs in [Interface]"),
     ];
     for (lines, message) in cases {

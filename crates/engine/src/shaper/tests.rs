@@ -19,7 +19,7 @@ struct World {
 }
 
 fn together(rate: u64) -> Shaper {
-    let mut shaper = Shaper::new::<PlainWire>();
+    let mut shaper = Shaper::new(&PlainWire);
     shaper.follow((Rates::Together(rate), 1));
     shaper
 }

@@ -86,11 +86,15 @@ impl Machine {
             Ok(settings) => settings,
             Err(words) => return refused(EINVAL, words),
         };
-        for hint in settings.hints(None) {
+        let hints = settings.hints((self.mtu > 0).then_some(self.mtu));
+        let profile = match Profile::new(settings) {
+            Ok(profile) => profile,
+            Err(fault) => return refused(EINVAL, fault.to_string()),
+        };
+        for hint in hints {
             cx.log(log::Level::Warn, &hint.to_string());
         }
         let (mut out, now) = (Vec::new(), cx.now.monotonic);
-        let profile = Profile::new(settings);
         self.device.set_profile(profile.clone(), now, &mut out);
         cx.host.set_profile(profile);
         self.translate(out, None, cx);

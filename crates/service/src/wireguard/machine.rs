@@ -76,7 +76,7 @@ pub struct Machine {
     /// The link was up at the last news.
     pub(super) link_up: bool,
     /// The link's MTU in bytes, at the last news.
-    mtu: u32,
+    pub(super) mtu: u32,
     /// When the paths to the peers may be looked at again.
     path_look: Option<Instant>,
     /// When to look at an interface that was moved.

@@ -1,7 +1,7 @@
 //! Faults of settings, which other ends or this one could not work with, and hints about values that give a tunnel
 //! away.
 
-use super::{JUNK_MAX, PACKET_MAX, PREFIX_MAX, Range};
+use super::{COMMON_PATH, JUNK_MAX, PACKET_MAX, PREFIX_MAX};
 
 /// Why a value, or the values together, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +12,10 @@ pub enum Fault {
     /// A range ends before it begins.
     #[error("the range ends before it begins; write the lesser number first")]
     Backwards,
-    /// The text is no number that the key may have.
+    /// A time or count could be drawn as 0.
+    #[error("the range must begin above 0; 0 alone stands for WireGuard's value")]
+    Zero,
+    /// The text is not a number, or the number is too great for the key.
     #[error("must be a number from 0 to {0}")]
     Number(u64),
     /// The text is neither `on` nor `off`.
@@ -84,6 +87,11 @@ pub enum Hint {
         "{0} makes datagrams of up to {1} bytes, which most paths fragment or drop; shorten it"
     )]
     Long(&'static str, usize),
+    /// Random packets are not as long as `Jmax` allows.
+    #[error(
+        "Jmax is {0}, and most paths carry no more than {COMMON_PATH}: longer random packets are cut to that"
+    )]
+    Cut(u16),
     /// A data packet of the interface's MTU is longer than most paths carry.
     #[error("S4 = {0} needs an MTU of at most {1} on common paths; lower MTU or S4")]
     Mtu(u16, u32),
@@ -93,15 +101,4 @@ pub enum Hint {
     /// Junk has no effect.
     #[error("Jc is 0, so Jmin and Jmax have no effect")]
     NoJunk,
-}
-
-/// `a..=b` as a range whose lower end may be missing.
-pub(super) fn or(range: Range<u16>, default: u16) -> Range<u32> {
-    match range {
-        Range { lo: 0, hi: 0 } => Range::one(default.into()),
-        Range { lo, hi } => Range {
-            lo: lo.into(),
-            hi: hi.into(),
-        },
-    }
 }

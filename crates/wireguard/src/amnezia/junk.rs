@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::template::fill;
-use super::{Range, Settings, Template};
+use super::{COMMON_PATH, Range, Settings, Template};
 
 /// A peer's record of the packets that were sent to it.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Junk {
             .flatten()
             .zip(0..)
             .map(|(packet, number)| packet.emit(unix, first.wrapping_add(number), stamp));
-        let [lo, hi] = settings.junk_len;
+        let [lo, hi] = settings.junk_len.map(|len| len.min(COMMON_PATH));
         let random = (0..settings.junk).map(|_| {
             let mut bytes = vec![0; Range { lo, hi }.draw() as usize];
             fill(&mut bytes);
@@ -82,6 +82,23 @@ mod tests {
                     .all(|packet| (50..=52).contains(&packet.len()))
             );
         }
+    }
+
+    #[test]
+    fn random_packets_are_no_longer_than_a_path_carries() {
+        let mut settings = Settings::default();
+        for (name, value) in [("Jc", "128"), ("Jmin", "1400"), ("Jmax", "65507")] {
+            settings.set(name, value).unwrap();
+        }
+        let packets = Junk::default().next(&settings, Instant::now(), 1);
+        assert_eq!(packets.len(), 128);
+        let mut lengths = packets.iter().map(|packet| packet.len());
+        assert!(lengths.all(|len| (1400..=1472).contains(&len)));
+        assert!(
+            settings
+                .hints(None)
+                .contains(&crate::amnezia::Hint::Cut(65_507))
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crypto::header_key::{HeaderKey, NONCE_LEN};
 use crypto::unpredictable;
 
 use super::template::fill;
-use super::{Range, Settings};
+use super::{Fault, Range, Settings};
 use crate::data::{DATA_HEADER_LEN, DATA_MIN_LEN};
 use crate::message::{COOKIE_REPLY_LEN, INITIATION_LEN, RESPONSE_LEN};
 
@@ -30,6 +30,8 @@ pub enum Kind {
 impl Kind {
     /// The messages of handshakes.
     pub const HANDSHAKE: [Self; 3] = [Self::Initiation, Self::Response, Self::Cookie];
+
+    const ALL: [Self; 4] = [Self::Initiation, Self::Response, Self::Cookie, Self::Data];
 
     /// Bytes of the message; for a data packet the least.
     const fn len(self) -> usize {
@@ -64,6 +66,26 @@ impl Fits {
     }
 }
 
+/// A handshake message.
+#[derive(Clone, Copy)]
+pub(crate) struct Message {
+    bytes: [u8; INITIATION_LEN],
+    len: usize,
+}
+
+impl Message {
+    /// Its bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The message with another type.
+    pub(crate) fn with_type(mut self, kind: u32) -> Self {
+        self.bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        self
+    }
+}
+
 /// The settings of an interface that does not speak plain WireGuard, ready for use.
 #[derive(Debug)]
 pub struct Profile {
@@ -72,14 +94,17 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile of these settings, which have been [checked](Settings::check); `None` for plain WireGuard.
-    #[must_use]
-    pub fn new(settings: Settings) -> Option<Arc<Self>> {
+    /// The profile of these settings; `None` for plain WireGuard.
+    ///
+    /// # Errors
+    /// The values do not [work together](Settings::check).
+    pub fn new(settings: Settings) -> Result<Option<Arc<Self>>, Fault> {
+        settings.check()?;
         if settings.is_plain() {
-            return None;
+            return Ok(None);
         }
         let header = settings.header_key.clone().map(HeaderKey::new);
-        Some(Arc::new(Self { settings, header }))
+        Ok(Some(Arc::new(Self { settings, header })))
     }
 
     /// The settings.
@@ -104,20 +129,21 @@ impl Profile {
     #[inline]
     pub fn fits(&self, datagram: &[u8]) -> Fits {
         let mut fits = Fits::default();
+        for kind in Kind::ALL {
+            let least = self.prefix(kind) + kind.len();
+            let longer_fits = kind == Kind::Data || self.settings.trailers;
+            fits.kinds[kind as usize] =
+                datagram.len() == least || longer_fits && datagram.len() > least;
+        }
+        if fits.kinds == [false; 4] {
+            return fits;
+        }
         if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
             key.apply(nonce, &mut fits.mask);
         }
-        for kind in [Kind::Data, Kind::Initiation, Kind::Response, Kind::Cookie] {
-            let least = self.prefix(kind) + kind.len();
-            let long_enough = match kind {
-                Kind::Data => datagram.len() >= least,
-                _ if self.settings.trailers => datagram.len() >= least,
-                _ => datagram.len() == least,
-            };
-            fits.kinds[kind as usize] = long_enough
-                && self
-                    .types(kind)
-                    .contains(self.word(datagram, &fits, kind, 0));
+        for kind in Kind::ALL {
+            let word = self.word(datagram, &fits, kind, 0);
+            fits.kinds[kind as usize] &= self.types(kind).contains(word);
         }
         fits
     }
@@ -156,13 +182,15 @@ impl Profile {
     }
 
     /// The handshake message in a datagram that may be of this kind.
-    pub(crate) fn undress(&self, kind: Kind, datagram: &[u8]) -> Option<Vec<u8>> {
-        let start = self.prefix(kind);
-        let mut message = datagram.get(start..start + kind.len())?.to_vec();
+    pub(crate) fn undress(&self, kind: Kind, datagram: &[u8]) -> Option<Message> {
+        let (start, len) = (self.prefix(kind), kind.len());
+        let mut bytes = [0; INITIATION_LEN];
+        let message = bytes.get_mut(..len)?;
+        message.copy_from_slice(datagram.get(start..start + len)?);
         if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
-            key.apply(nonce, &mut message);
+            key.apply(nonce, message);
         }
-        Some(message)
+        Some(Message { bytes, len })
     }
 
     /// A type for a message of this kind.

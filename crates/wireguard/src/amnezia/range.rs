@@ -16,6 +16,20 @@ pub struct Range<T> {
     pub hi: T,
 }
 
+impl Range<u16> {
+    /// The range; `default` alone if it is 0, which stands for WireGuard's value.
+    pub(super) fn or_default(self, default: u16) -> Range<u32> {
+        let Self { lo, hi } = match self {
+            Self { lo: 0, hi: 0 } => Self::one(default),
+            set => set,
+        };
+        Range {
+            lo: lo.into(),
+            hi: hi.into(),
+        }
+    }
+}
+
 impl<T: Copy + PartialOrd> Range<T> {
     /// The range that holds one value.
     #[must_use]

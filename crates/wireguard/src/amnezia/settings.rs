@@ -2,9 +2,8 @@
 
 use crypto::Key;
 
-use super::fault::or;
 use super::range::decimal;
-use super::{Fault, Hint, JUNK_MAX, PREFIX_MAX, Range, Template};
+use super::{COMMON_PATH, Fault, Hint, JUNK_MAX, PREFIX_MAX, Range, Template};
 use crate::message::{
     COOKIE_REPLY_LEN, INITIATION_LEN, KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_TIMEOUT,
     RESPONSE_LEN,
@@ -103,15 +102,15 @@ pub const KEYS: [&str; 29] = [
     "DisableCookies",
 ];
 
+/// The keys whose values are packets of tags.
+const PACKETS: [&str; 8] = ["I1", "I2", "I3", "I4", "I5", "J1", "J2", "J3"];
+
 /// Bytes of the messages, and the names of the datagrams that carry them.
 const MESSAGES: [(usize, &str); 3] = [
     (INITIATION_LEN, "initiation"),
     (RESPONSE_LEN, "response"),
     (COOKIE_REPLY_LEN, "cookie"),
 ];
-
-/// Bytes of a datagram that nearly every path carries.
-const COMMON_PATH: usize = 1500 - 28;
 
 impl Settings {
     /// Whether the interface speaks plain WireGuard.
@@ -141,7 +140,7 @@ impl Settings {
     }
 
     /// Sets the value of a key of [`KEYS`], written in any case and with any underscores, as other programs write it. A
-    /// key is 64 hexadecimal digits; an empty packet of tags is none.
+    /// key is 64 hexadecimal digits. An empty text removes a packet of tags.
     ///
     /// # Errors
     /// [`Fault`]; the settings are as before then.
@@ -169,11 +168,11 @@ impl Settings {
             }
             "headerprotectionkey" => self.header_key = key(value)?,
             "contentpaddingaddition" => self.padding = value.parse()?,
-            "rekeyaftertime" => self.rekey_after = value.parse()?,
-            "rekeytimeout" => self.rekey_timeout = value.parse()?,
-            "rejectaftertime" => self.reject_after = value.parse()?,
-            "keepalivetimeout" => self.keepalive = value.parse()?,
-            "maxhandshakeattempts" => self.attempts = value.parse()?,
+            "rekeyaftertime" => self.rekey_after = above_zero(value)?,
+            "rekeytimeout" => self.rekey_timeout = above_zero(value)?,
+            "rejectaftertime" => self.reject_after = above_zero(value)?,
+            "keepalivetimeout" => self.keepalive = above_zero(value)?,
+            "maxhandshakeattempts" => self.attempts = above_zero(value)?,
             "randomtrailers" => self.trailers = switch(value)?,
             "disablecookies" => self.no_cookies = switch(value)?,
             _ => return Err(Fault::Name),
@@ -238,7 +237,9 @@ impl Settings {
         if self.junk_len[0] > self.junk_len[1] {
             return Err(Fault::JunkLengths);
         }
-        let seconds = |range, default: core::time::Duration| or(range, default.as_secs() as u16);
+        let seconds = |range: Range<u16>, default: core::time::Duration| {
+            range.or_default(default.as_secs() as u16)
+        };
         let expiry = seconds(self.reject_after, REJECT_AFTER_TIME).lo;
         let silence = seconds(self.keepalive, KEEPALIVE_TIMEOUT).hi
             + seconds(self.rekey_timeout, REKEY_TIMEOUT).hi;
@@ -272,18 +273,21 @@ impl Settings {
         }
         let mut lengths = vec![("S1", len(0)), ("S2", len(1)), ("S3", len(2))];
         if self.junk > 0 {
-            lengths.push(("Jmax", self.junk_len[1].into()));
+            let cut = self.junk_len[1] > COMMON_PATH;
+            hints.extend(cut.then_some(Hint::Cut(self.junk_len[1])));
         } else if self.junk_len != [0; 2] {
             hints.push(Hint::NoJunk);
         }
-        for (name, packet) in KEYS[11..19].iter().zip(self.packets()) {
+        for (name, packet) in PACKETS.into_iter().zip(self.packets()) {
             let Some(packet) = packet else { continue };
             lengths.push((name, packet.len(self.stamp())));
             if packet.is_constant() {
                 hints.push(Hint::Constant(name));
             }
         }
-        let long = lengths.into_iter().filter(|(_, len)| *len > COMMON_PATH);
+        let long = lengths
+            .into_iter()
+            .filter(|(_, len)| *len > COMMON_PATH.into());
         hints.extend(long.map(|(name, len)| Hint::Long(name, len)));
         let s4 = self.prefix[3];
         // 1500 less the headers of IPv6 and UDP, and of a data packet.
@@ -294,7 +298,7 @@ impl Settings {
         hints
     }
 
-    /// `I1` to `I5`, then `J1` to `J3`.
+    /// The packets of [`PACKETS`].
     fn packets(&self) -> impl Iterator<Item = &Option<Template>> {
         self.special.iter().chain(&self.between)
     }
@@ -302,6 +306,15 @@ impl Settings {
 
 fn up_to(text: &str, most: u16, fault: Fault) -> Result<u16, Fault> {
     decimal(text).filter(|&value| value <= most).ok_or(fault)
+}
+
+/// A range of times or counts; 0 stands for WireGuard's value, and a timer of 0 would never stop to be due.
+fn above_zero(text: &str) -> Result<Range<u16>, Fault> {
+    let range: Range<u16> = text.parse()?;
+    match range.lo > 0 || range.hi == 0 {
+        true => Ok(range),
+        false => Err(Fault::Zero),
+    }
 }
 
 fn length(text: &str) -> Result<u16, Fault> {
@@ -398,6 +411,11 @@ mod tests {
             ("Jmax", "65508", Fault::Number(65_507)),
             ("H1", "4294967296", Fault::Range),
             ("RekeyTimeout", "3-70000", Fault::Range),
+            ("RekeyAfterTime", "0-120", Fault::Zero),
+            ("RekeyTimeout", "0-7", Fault::Zero),
+            ("RejectAfterTime", "0-180", Fault::Zero),
+            ("KeepaliveTimeout", "0-10", Fault::Zero),
+            ("MaxHandshakeAttempts", "0-20", Fault::Zero),
             ("RandomTrailers", "yes", Fault::Switch),
             ("HeaderProtectionKey", "40", Fault::Key),
             ("I1", "<x>", Fault::Tag),
@@ -449,7 +467,8 @@ mod tests {
         assert_eq!(with(&wide), [Hint::Wide]);
         assert_eq!(with(&[("Jmin", "5"), ("Jmax", "9")]), [Hint::NoJunk]);
         let long = [("Jc", "1"), ("Jmax", "1473")];
-        assert_eq!(with(&long), [Hint::Long("Jmax", 1473)]);
+        assert_eq!(with(&long), [Hint::Cut(1473)]);
+        assert_eq!(with(&[("I2", "<r 1473>")]), [Hint::Long("I2", 1473)]);
         assert_eq!(with(&[("I3", "<b 01>")]), [Hint::Constant("I3")]);
         assert_eq!(with(&[("S4", "20")]), []);
         assert_eq!(with(&[("S4", "21")]), [Hint::Mtu(21, 1399)]);

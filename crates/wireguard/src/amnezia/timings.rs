@@ -1,8 +1,7 @@
 //! Times of handshakes and keys: WireGuard's, or drawn from the ranges of 3.0.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::fault::or;
 use super::{Range, Settings};
 use crate::message::{
     KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_AFTER_TIME, REKEY_ATTEMPT_TIME, REKEY_TIMEOUT,
@@ -15,9 +14,12 @@ pub(crate) struct Timings {
     rekey_timeout: Range<u32>,
     reject_after: Range<u32>,
     keepalive: Range<u32>,
-    /// For how long handshakes are tried.
-    attempt_time: u32,
+    /// Number of initiations before a handshake is given up; `None` where time alone decides.
+    sends: Option<Range<u32>>,
 }
+
+/// `MaxHandshakeAttempts` where it is not set: with WireGuard's times, its 90 seconds.
+const ATTEMPTS: u16 = 18;
 
 impl Default for Timings {
     fn default() -> Self {
@@ -31,18 +33,21 @@ fn seconds(seconds: u32) -> Duration {
 
 impl Timings {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let or = |range, default: Duration| or(range, default.as_secs() as u16);
-        let rekey_timeout = or(settings.rekey_timeout, REKEY_TIMEOUT);
+        let time =
+            |range: Range<u16>, default: Duration| range.or_default(default.as_secs() as u16);
         Self {
-            rekey_after: or(settings.rekey_after, REKEY_AFTER_TIME),
-            rekey_timeout,
-            reject_after: or(settings.reject_after, REJECT_AFTER_TIME),
-            keepalive: or(settings.keepalive, KEEPALIVE_TIMEOUT),
-            attempt_time: match settings.attempts.hi {
-                0 => REKEY_ATTEMPT_TIME.as_secs() as u32,
-                // The first initiation, and the wait for the answer to the last. At most 65537 * 65535.
-                attempts => (u32::from(attempts) + 2) * rekey_timeout.hi,
-            },
+            rekey_after: time(settings.rekey_after, REKEY_AFTER_TIME),
+            rekey_timeout: time(settings.rekey_timeout, REKEY_TIMEOUT),
+            reject_after: time(settings.reject_after, REJECT_AFTER_TIME),
+            keepalive: time(settings.keepalive, KEEPALIVE_TIMEOUT),
+            sends: (settings.attempts.hi > 0 || settings.rekey_timeout.hi > 0).then(|| {
+                let attempts = settings.attempts.or_default(ATTEMPTS);
+                // Other programs count neither the first nor the one after which they look.
+                Range {
+                    lo: attempts.lo + 2,
+                    hi: attempts.hi + 2,
+                }
+            }),
         }
     }
 
@@ -72,18 +77,73 @@ impl Timings {
         seconds(self.rekey_timeout.draw())
     }
 
-    /// Time after which a received packet is answered by a keepalive.
-    pub(crate) fn keepalive(&self) -> Duration {
-        seconds(self.keepalive.draw())
+    /// Time after which a peer's packets are looked at again: nothing that begins later is due before that.
+    pub(crate) fn poll(&self) -> Duration {
+        seconds(self.keepalive.lo)
+    }
+}
+
+/// What was drawn for one peer. A time stays as it was drawn until its timer begins anew.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Draws {
+    /// Initiations since data last asked for the handshake.
+    sent: u32,
+    /// Number of them before the handshake is given up.
+    most: Option<u32>,
+    keepalive: Option<(Instant, Duration)>,
+    silence: Option<(Instant, Duration)>,
+}
+
+/// The end of a time that began at `since`.
+fn end(
+    drawn: &mut Option<(Instant, Duration)>,
+    since: Instant,
+    draw: impl FnOnce() -> Duration,
+) -> Instant {
+    let lasts = match *drawn {
+        Some((began, lasts)) if began == since => lasts,
+        _ => draw(),
+    };
+    *drawn = Some((since, lasts));
+    since + lasts
+}
+
+impl Draws {
+    /// Data or a timer asks for a handshake; `first` unless one is being tried.
+    pub(crate) fn begin_attempt(&mut self, first: bool, timings: &Timings) {
+        self.sent = 0;
+        if first {
+            self.most = timings.sends.map(|sends| sends.draw());
+        }
     }
 
-    /// The longest time for which nothing may come back: then a handshake begins.
-    pub(crate) fn silence(&self) -> Duration {
-        seconds(self.keepalive.hi + self.rekey_timeout.draw())
+    /// Counts an initiation.
+    pub(crate) const fn initiated(&mut self) {
+        self.sent = self.sent.saturating_add(1);
     }
 
-    /// For how long handshakes are tried.
-    pub(crate) fn attempt_time(&self) -> Duration {
-        seconds(self.attempt_time)
+    /// Whether to give up a handshake that data last asked for at `since`.
+    pub(crate) fn is_over(&self, since: Instant, now: Instant) -> bool {
+        self.most
+            .map_or(now >= since + REKEY_ATTEMPT_TIME, |most| self.sent >= most)
+    }
+
+    /// The end of the time for which a handshake is tried that data last asked for at `since`.
+    pub(crate) fn attempt_end(&self, since: Instant) -> Option<Instant> {
+        self.most.is_none().then(|| since + REKEY_ATTEMPT_TIME)
+    }
+
+    /// When a packet that was received at `since` is answered by a keepalive.
+    pub(crate) fn keepalive(&mut self, since: Instant, timings: &Timings) -> Instant {
+        end(&mut self.keepalive, since, || {
+            seconds(timings.keepalive.draw())
+        })
+    }
+
+    /// When a handshake begins if nothing came back since a packet was sent at `since`.
+    pub(crate) fn silence(&mut self, since: Instant, timings: &Timings) -> Instant {
+        end(&mut self.silence, since, || {
+            seconds(timings.keepalive.hi + timings.rekey_timeout.draw())
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Handshakes in AmneziaWG's form, between devices that have the same settings or differ in one.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -7,24 +8,23 @@ use std::time::{Duration, Instant, SystemTime};
 use crypto::x25519::PrivateKey;
 use plane::PeerId;
 use wireguard::amnezia::{Profile, Settings};
-use wireguard::{Datagram, Device, Dropped, Output};
+use wireguard::{Activity, Datagram, Device, Dropped, Output};
 
 const V10: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444";
-const V20: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 S3=25 S4=17 H1=100000-200000 H2=300000-400000 \
+pub(crate) const V20: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 S3=25 S4=17 H1=100000-200000 H2=300000-400000 \
                    H3=500000-600000 H4=700000-800000 I1=<r_16>";
-const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on RekeyTimeout=3-7 \
+pub(crate) const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on RekeyTimeout=3-7 \
                    RekeyAfterTime=100-110 HeaderProtectionKey=4041424344454647484950515253545556575859606162636465666768697071";
-const WIDE: &str = "S1=30 S2=30 S3=30 S4=30 H1=5-1500000000 H2=1500000001-2500000000 \
+pub(crate) const WIDE: &str = "S1=30 S2=30 S3=30 S4=30 H1=5-1500000000 H2=1500000001-2500000000 \
                     H3=2500000001-3000000000 H4=3000000001-4294967295 RandomTrailers=on";
 
-fn profile(text: &str) -> Option<Arc<Profile>> {
+pub(crate) fn profile(text: &str) -> Option<Arc<Profile>> {
     let mut settings = Settings::default();
     for word in text.split_whitespace() {
         let (name, value) = word.split_once('=').unwrap();
         settings.set(name, &value.replace('_', " ")).unwrap();
     }
-    settings.check().unwrap();
-    Profile::new(settings)
+    Profile::new(settings).unwrap()
 }
 
 /// Two devices that know each other.
@@ -198,6 +198,33 @@ fn sessions_end_with_a_change_that_the_other_end_sees() {
 }
 
 #[test]
+fn the_handshakes_after_a_change_do_not_begin_all_at_once() {
+    let mut pair = Pair::new([V20, V20]);
+    let (end, mut out) = (&mut pair.ends[0], Vec::new());
+    for number in 0..100 {
+        let peer = end.add_peer(PrivateKey::generate().public()).unwrap();
+        let to = ([198, 51, 100, number], 1).into();
+        end.set_endpoint(peer, Some(to), pair.now, &mut out);
+        end.need_session(peer, pair.now, &mut out);
+    }
+    out.clear();
+    end.set_profile(profile(V10), pair.now, &mut out);
+    let sends = |out: &[Output]| {
+        let sends = out.iter().filter(|it| matches!(it, Output::Send { .. }));
+        sends.count()
+    };
+    assert_eq!(sends(&out), 1);
+    let mut all = 1;
+    while all < 100 {
+        let (next, mut out) = (end.next_deadline().unwrap(), Vec::new());
+        assert!(next < pair.now + Duration::from_millis(100));
+        end.expired(next, |_| Activity::default(), &mut out);
+        assert_eq!(sends(&out), 1);
+        all += 1;
+    }
+}
+
+#[test]
 fn times_are_drawn_from_their_ranges() {
     for _ in 0..20 {
         let mut pair = Pair::new([V31, V31]);
@@ -214,4 +241,78 @@ fn times_are_drawn_from_their_ranges() {
         let age = (refresh.unwrap() - pair.now).as_secs();
         assert!((100..=110).contains(&age), "{age}");
     }
+}
+
+/// How often an initiation goes out before it is given up, and for how long.
+fn attempt(settings: &str) -> (usize, Duration) {
+    let mut pair = Pair::new([settings, ""]);
+    let (began, mut sends) = (pair.now, 1);
+    pair.initiation();
+    loop {
+        let mut out = Vec::new();
+        pair.now = pair.ends[0].next_deadline().unwrap();
+        pair.ends[0].expired(pair.now, |_| Activity::default(), &mut out);
+        sends += usize::from(sent(&out).is_some());
+        if out.iter().any(|it| matches!(it, Output::DropStaged { .. })) {
+            return (sends, pair.now - began);
+        }
+    }
+}
+
+#[test]
+fn a_handshake_is_given_up_after_a_number_of_sends_if_settings_say_so() {
+    for settings in ["", "Jc=1"] {
+        let (sends, time) = attempt(settings);
+        assert!((17..=18).contains(&sends), "{sends}");
+        assert_eq!(time, Duration::from_secs(90));
+    }
+    let mut seen = HashSet::new();
+    for _ in 0..30 {
+        let (sends, _) = attempt("MaxHandshakeAttempts=15-20 RekeyTimeout=3-7");
+        assert!((17..=22).contains(&sends), "{sends}");
+        seen.insert(sends);
+    }
+    assert!(seen.len() > 1, "{seen:?}");
+    assert_eq!(attempt("MaxHandshakeAttempts=1").0, 3);
+    let (sends, time) = attempt("RekeyTimeout=60");
+    assert_eq!(sends, 20);
+    assert!((1200..1210).contains(&time.as_secs()), "{time:?}");
+}
+
+#[test]
+fn a_keepalive_comes_at_the_time_that_was_drawn_for_it() {
+    let mut seen = HashSet::new();
+    for _ in 0..20 {
+        let mut pair = Pair::new(["KeepaliveTimeout=5-60", ""]);
+        let began = pair.now;
+        let activity = Activity {
+            unacknowledged_since: Some(began),
+            ..Activity::default()
+        };
+        loop {
+            let look = |_| {
+                let (end, mut out) = (&mut pair.ends[0], Vec::new());
+                end.activity(pair.peers[0], &activity, pair.now, &mut out);
+                assert!(out.is_empty());
+                end.next_deadline().unwrap()
+            };
+            let looks: HashSet<_> = (0..5).map(look).collect();
+            let next = *looks.iter().next().unwrap();
+            assert_eq!(looks.len(), 1, "a time was drawn twice");
+            assert!(
+                next <= pair.now + Duration::from_secs(5),
+                "too late for a packet that comes now"
+            );
+            let mut out = Vec::new();
+            pair.now = next;
+            pair.ends[0].expired(next, |_| activity, &mut out);
+            // Without keys, a handshake stands for the keepalive.
+            if sent(&out).is_some() {
+                seen.insert((next - began).as_secs());
+                break;
+            }
+        }
+    }
+    assert!(seen.len() > 3, "{seen:?}");
+    assert!(seen.iter().all(|secs| (5..=60).contains(secs)), "{seen:?}");
 }

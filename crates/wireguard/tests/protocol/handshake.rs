@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use crate::sim::{Event, LATENCY, Sim, millis, secs, wall};
+use crate::sim::{Event, FORMS, LATENCY, Sim, millis, secs, wall};
 use crypto::Key;
 use crypto::x25519::{PrivateKey, PublicKey};
 use plane::PeerId;
@@ -181,64 +181,68 @@ fn a_handshake_waits_for_key_and_endpoint() {
 
 #[test]
 fn the_endpoint_is_where_authentic_messages_come_from() {
-    let (mut sim, b, a) = Sim::pair();
-    sim.send(0, b, b"here");
-    sim.run_until(secs(1));
-    // A host that moves is recognised by its data at once.
-    let moved: SocketAddr = "[2001:db8::7]:4000".parse().unwrap();
-    sim.hosts[0].address = moved;
-    sim.send(0, b, b"there");
-    sim.run_for(secs(1));
-    assert_eq!(sim.hosts[1].endpoint(a), Some(moved));
-    // A handshake in either direction works too.
-    sim.run_until(secs(200));
-    let again: SocketAddr = "192.0.2.9:9".parse().unwrap();
-    sim.hosts[0].address = again;
-    sim.send(0, b, b"again");
-    sim.run_for(LATENCY);
-    assert_eq!(sim.hosts[1].endpoint(a), Some(again));
-    sim.run_until(secs(400));
-    let server: SocketAddr = "192.0.2.10:10".parse().unwrap();
-    let sent = sim.sent.len();
-    sim.send(0, b, b"yet again");
-    // The initiation arrives at the old address; the answer comes from a new one.
-    sim.hosts[1].address = server;
-    let initiation = sim.sent[sent].clone();
-    sim.inject(initiation.from, server, initiation.bytes);
-    sim.run_for(secs(1));
-    assert_eq!(sim.hosts[0].endpoint(b), Some(server));
-    assert_eq!(sim.hosts[1].received().last().unwrap(), b"yet again");
+    for form in FORMS {
+        let (mut sim, b, a) = Sim::pair_in(form);
+        sim.send(0, b, b"here");
+        sim.run_until(secs(1));
+        // A host that moves is recognised by its data at once.
+        let moved: SocketAddr = "[2001:db8::7]:4000".parse().unwrap();
+        sim.hosts[0].address = moved;
+        sim.send(0, b, b"there");
+        sim.run_for(secs(1));
+        assert_eq!(sim.hosts[1].endpoint(a), Some(moved));
+        // A handshake in either direction works too.
+        sim.run_until(secs(200));
+        let again: SocketAddr = "192.0.2.9:9".parse().unwrap();
+        sim.hosts[0].address = again;
+        sim.send(0, b, b"again");
+        sim.run_for(LATENCY);
+        assert_eq!(sim.hosts[1].endpoint(a), Some(again));
+        sim.run_until(secs(400));
+        let server: SocketAddr = "192.0.2.10:10".parse().unwrap();
+        let sent = sim.sent.len();
+        sim.send(0, b, b"yet again");
+        // The initiation arrives at the old address; the answer comes from a new one.
+        sim.hosts[1].address = server;
+        let initiation = sim.sent[sent].clone();
+        sim.inject(initiation.from, server, initiation.bytes);
+        sim.run_for(secs(1));
+        assert_eq!(sim.hosts[0].endpoint(b), Some(server));
+        assert_eq!(sim.hosts[1].received().last().unwrap(), b"yet again");
+    }
 }
 
 #[test]
 fn what_is_replayed_moves_nothing() {
-    let (mut sim, b, a) = Sim::pair();
-    sim.send(0, b, b"once");
-    sim.run_until(secs(1));
-    let (keys, complete) = (
-        [0, 1].map(|host| sim.hosts[host].receive_keys()),
-        sim.hosts[0].count(&Event::Complete),
-    );
-    let thief: SocketAddr = "203.0.113.1:1".parse().unwrap();
-    for flight in sim.sent.clone() {
-        sim.inject(thief, flight.to, flight.bytes);
-    }
-    sim.run_until(secs(2));
-    assert_eq!(sim.hosts[1].received(), [b"once"]);
-    assert_eq!(sim.hosts[1].count(&Event::Replayed), 1);
-    assert_eq!(sim.hosts[1].count(&Event::Dropped(Dropped::Replayed)), 1);
-    assert_eq!(sim.hosts[0].count(&Event::Dropped(Dropped::Unexpected)), 1);
-    assert_eq!([0, 1].map(|host| sim.hosts[host].receive_keys()), keys);
-    assert_eq!(sim.hosts[0].count(&Event::Complete), complete);
-    assert_ne!(sim.hosts[1].endpoint(a), Some(thief));
-    assert_ne!(sim.hosts[0].endpoint(b), Some(thief));
+    for form in FORMS {
+        let (mut sim, b, a) = Sim::pair_in(form);
+        sim.send(0, b, b"once");
+        sim.run_until(secs(1));
+        let (keys, complete) = (
+            [0, 1].map(|host| sim.hosts[host].receive_keys()),
+            sim.hosts[0].count(&Event::Complete),
+        );
+        let thief: SocketAddr = "203.0.113.1:1".parse().unwrap();
+        for flight in sim.sent.clone() {
+            sim.inject(thief, flight.to, flight.bytes);
+        }
+        sim.run_until(secs(2));
+        assert_eq!(sim.hosts[1].received(), [b"once"]);
+        assert_eq!(sim.hosts[1].count(&Event::Replayed), 1);
+        assert_eq!(sim.hosts[1].count(&Event::Dropped(Dropped::Replayed)), 1);
+        assert_eq!(sim.hosts[0].count(&Event::Dropped(Dropped::Unexpected)), 1);
+        assert_eq!([0, 1].map(|host| sim.hosts[host].receive_keys()), keys);
+        assert_eq!(sim.hosts[0].count(&Event::Complete), complete);
+        assert_ne!(sim.hosts[1].endpoint(a), Some(thief));
+        assert_ne!(sim.hosts[0].endpoint(b), Some(thief));
 
-    // The expiry of the sessions does not change that either.
-    sim.run_until(secs(1000));
-    let initiation = sim.sent[0].clone();
-    sim.inject(thief, initiation.to, initiation.bytes);
-    sim.run_for(secs(1));
-    assert_eq!(sim.hosts[1].count(&Event::Response), 1);
+        // The expiry of the sessions does not change that either.
+        sim.run_until(secs(1000));
+        let initiation = sim.sent[0].clone();
+        sim.inject(thief, initiation.to, initiation.bytes);
+        sim.run_for(secs(1));
+        assert_eq!(sim.hosts[1].count(&Event::Response), 1);
+    }
 }
 
 #[test]
@@ -421,34 +425,36 @@ fn numbers_of_peers_that_never_were_do_nothing() {
 
 #[test]
 fn an_initiation_is_left_waiting_once_even_if_ours_never_arrive() {
-    let (mut sim, b, a) = Sim::pair();
-    let keys = [0, 1].map(|host| sim.hosts[host].device.public_key());
-    let (greater, peer, other, peer_of_other) = if keys[0] > keys[1] {
-        (0, b, 1, a)
-    } else {
-        (1, a, 0, b)
-    };
-    let address = sim.hosts[greater].address;
-    sim.link = Box::new(move |flight| {
-        let lost = flight.from == address && flight.bytes[0] == 1;
-        if lost { vec![] } else { vec![LATENCY] }
-    });
-    sim.send(greater, peer, b"lost on the way");
-    sim.send(other, peer_of_other, b"left waiting");
-    sim.run_until(secs(1));
-    assert_eq!(
-        sim.hosts[greater].count(&Event::Dropped(Dropped::Crossed)),
-        1
-    );
-    // Both retransmit, the greater first, so that the initiations cross again.
-    for host in [greater, other] {
-        sim.now = sim.start + millis(5400);
-        let now = sim.now;
-        sim.with(host, |device, out| {
-            device.expired(now, |_| Activity::default(), out);
+    for form in FORMS {
+        let (mut sim, b, a) = Sim::pair_in(form);
+        let keys = [0, 1].map(|host| sim.hosts[host].device.public_key());
+        let (greater, peer, other, peer_of_other) = if keys[0] > keys[1] {
+            (0, b, 1, a)
+        } else {
+            (1, a, 0, b)
+        };
+        let address = sim.hosts[greater].address;
+        sim.link = Box::new(move |flight| {
+            let lost = flight.from == address && flight.bytes[0] == 1;
+            if lost { vec![] } else { vec![LATENCY] }
         });
+        sim.send(greater, peer, b"lost on the way");
+        sim.send(other, peer_of_other, b"left waiting");
+        sim.run_until(secs(1));
+        assert_eq!(
+            sim.hosts[greater].count(&Event::Dropped(Dropped::Crossed)),
+            1
+        );
+        // Both retransmit, the greater first, so that the initiations cross again.
+        for host in [greater, other] {
+            sim.now = sim.start + millis(5400);
+            let now = sim.now;
+            sim.with(host, |device, out| {
+                device.expired(now, |_| Activity::default(), out);
+            });
+        }
+        sim.run_until(secs(6));
+        assert_eq!(sim.hosts[greater].received(), [b"left waiting"]);
+        assert_eq!(sim.hosts[other].received(), [b"lost on the way"]);
     }
-    sim.run_until(secs(6));
-    assert_eq!(sim.hosts[greater].received(), [b"left waiting"]);
-    assert_eq!(sim.hosts[other].received(), [b"lost on the way"]);
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sim::{Event, Sim, assert_retransmissions, millis, secs, wall};
+use crate::sim::{Event, FORMS, Sim, assert_retransmissions, millis, secs, wall};
 use crypto::x25519::PrivateKey;
 use wireguard::{Activity, Device, Dropped, Output};
 
@@ -95,10 +95,8 @@ fn one_source_is_slowed_down_and_another_is_not() {
     assert_eq!(sim.hosts[0].received().len(), 11);
 }
 
-#[test]
-fn a_flood_from_random_sources_does_not_keep_a_peer_out() {
-    let (mut sim, b, _) = Sim::pair();
-    sim.hosts[1].under_load = true;
+/// Sends 20,000 initiations from as many addresses to host 1 at once.
+fn flood(sim: &mut Sim) {
     let server = sim.hosts[1].address;
     // The attacker knows the server's public key and can make a valid mac1 from any address, but sees no answer.
     let key = crypto::blake2s::hash(&[
@@ -114,11 +112,35 @@ fn a_flood_from_random_sources_does_not_keep_a_peer_out() {
         let [_, x, y, z] = number.to_be_bytes();
         sim.inject(([100, x, y, z], 1).into(), server, message);
     }
+}
+
+#[test]
+fn a_flood_from_random_sources_does_not_keep_a_peer_out() {
+    let (mut sim, b, _) = Sim::pair();
+    sim.hosts[1].under_load = true;
+    flood(&mut sim);
     sim.send(0, b, b"real");
     sim.run_until(secs(6));
     assert_eq!(sim.hosts[1].received(), [b"real"]);
     assert_eq!(sim.hosts[1].count(&Event::Dropped(Dropped::Cookie)), 20_001);
     assert_eq!(sim.hosts[1].receive_keys(), 1);
+}
+
+#[test]
+#[cfg(feature = "amnezia")]
+fn without_cookies_such_a_flood_does_not_keep_a_peer_out_either() {
+    let (mut sim, b, _) = Sim::pair();
+    sim.hosts[1].under_load = true;
+    let profile = crate::amneziawg::profile("DisableCookies=on");
+    let now = sim.now;
+    sim.with(1, |device, out| device.set_profile(profile, now, out));
+    flood(&mut sim);
+    sim.send(0, b, b"real");
+    sim.run_until(secs(4));
+    assert_eq!(sim.hosts[1].received(), [b"real"]);
+    let limited = sim.hosts[1].count(&Event::Dropped(Dropped::RateLimited));
+    assert!(limited > 19_000, "{limited}");
+    assert_eq!(sim.hosts[1].count(&Event::CookieReply), 0);
 }
 
 #[test]
@@ -204,8 +226,13 @@ fn a_storm_of_ten_thousand_handshakes() {
 /// succeed.
 #[test]
 fn a_bad_network() {
-    for seed in 1..=6_u64 {
-        let (mut sim, b, a) = Sim::pair();
+    #[cfg(feature = "amnezia")]
+    let others = [crate::amneziawg::V31];
+    #[cfg(not(feature = "amnezia"))]
+    let others = [];
+    let forms = FORMS.iter().chain(&others).cycle();
+    for (seed, form) in (1..=8_u64).zip(forms) {
+        let (mut sim, b, a) = Sim::pair_in(form);
         let mut state = seed;
         let mut random = move |below: u64| {
             state = state

@@ -36,7 +36,15 @@ pub(crate) struct Flight {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// The forms of handshakes, with WireGuard's times, in which scenarios run: settings of AmneziaWG, or none.
+#[cfg(feature = "amnezia")]
+pub(crate) const FORMS: &[&str] = &["", crate::amneziawg::V20, crate::amneziawg::WIDE];
+#[cfg(not(feature = "amnezia"))]
+pub(crate) const FORMS: &[&str] = &[""];
+
 pub(crate) struct Sim {
+    /// The form of all hosts' handshakes. Data keeps WireGuard's form, and junk is not sent.
+    form: &'static str,
     pub(crate) start: Instant,
     pub(crate) now: Instant,
     pub(crate) hosts: Vec<Host>,
@@ -55,6 +63,7 @@ impl Sim {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         Self {
+            form: "",
             start: now,
             now,
             hosts: Vec::new(),
@@ -67,7 +76,15 @@ impl Sim {
 
     /// Creates two hosts that know each other's addresses.
     pub(crate) fn pair() -> (Self, PeerId, PeerId) {
-        let mut sim = Self::new();
+        Self::pair_in("")
+    }
+
+    /// As [`Sim::pair`], in a form of [`FORMS`].
+    pub(crate) fn pair_in(form: &'static str) -> (Self, PeerId, PeerId) {
+        let mut sim = Self {
+            form,
+            ..Self::new()
+        };
         sim.host(PrivateKey::generate());
         sim.host(PrivateKey::generate());
         let (at_a, at_b) = sim.join(0, 1);
@@ -78,6 +95,12 @@ impl Sim {
         let number = self.hosts.len();
         let mut device = Device::new(self.now, wall(), number as u64);
         device.set_private_key(Some(key), self.now, &mut Vec::new());
+        #[cfg(not(feature = "amnezia"))]
+        assert_eq!(self.form, "");
+        #[cfg(feature = "amnezia")]
+        let profile = crate::amneziawg::profile(self.form);
+        #[cfg(feature = "amnezia")]
+        device.set_profile(profile, self.now, &mut Vec::new());
         let address = SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 51820));
         let (events, receive, planes) = (Vec::new(), HashMap::new(), HashMap::new());
         self.hosts.push(Host {

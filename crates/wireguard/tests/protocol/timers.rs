@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use crate::sim::{Event, LATENCY, Sim, assert_retransmissions, millis, secs};
+use crate::sim::{Event, FORMS, LATENCY, Sim, assert_retransmissions, millis, secs};
 use wireguard::message::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
 
 /// A pair of which host 0 sent a first packet and began a handshake at time zero.
 fn established() -> (Sim, plane::PeerId, plane::PeerId) {
-    let (mut sim, b, a) = Sim::pair();
+    established_in("")
+}
+
+fn established_in(form: &'static str) -> (Sim, plane::PeerId, plane::PeerId) {
+    let (mut sim, b, a) = Sim::pair_in(form);
     sim.send(0, b, b"first");
     sim.run_for(secs(1));
     assert_eq!(sim.hosts[1].received(), [b"first"]);
@@ -128,47 +132,51 @@ fn a_stream_one_way_gets_a_keepalive_every_ten_seconds() {
 
 #[test]
 fn the_initiator_rekeys_with_the_first_packet_after_120_seconds() {
-    let (mut sim, b, a) = established();
-    // The responder sends all the time and never begins a handshake.
-    for tick in 1..1199 {
-        sim.run_until(millis(tick * 100));
-        sim.send(1, a, b"from the responder");
-        sim.send(0, b, b"from the initiator");
+    for form in FORMS {
+        let (mut sim, b, a) = established_in(form);
+        // The responder sends all the time and never begins a handshake.
+        for tick in 1..1199 {
+            sim.run_until(millis(tick * 100));
+            sim.send(1, a, b"from the responder");
+            sim.send(0, b, b"from the initiator");
+        }
+        assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
+        let due = KEYS_0 + secs(120);
+        sim.run_until(due - Duration::from_nanos(1));
+        sim.send(0, b, b"a moment before");
+        assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
+        sim.run_until(due);
+        sim.send(0, b, b"in time");
+        assert_eq!(sim.hosts[0].times(&Event::Initiation).last(), Some(&due));
+        sim.run_for(secs(1));
+        assert_eq!(sim.hosts[0].count(&Event::Complete), 2);
+        assert_eq!(sim.hosts[1].count(&Event::Complete), 2);
+        assert_eq!(sim.hosts[1].count(&Event::Initiation), 0);
+        let sent = sim.hosts[0].count(&Event::Data);
+        assert_eq!(sim.hosts[1].received().len(), sent);
+        // Receive keys: the previous and the current one.
+        assert_eq!([0, 1].map(|host| sim.hosts[host].receive_keys()), [2, 2]);
     }
-    assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
-    let due = KEYS_0 + secs(120);
-    sim.run_until(due - Duration::from_nanos(1));
-    sim.send(0, b, b"a moment before");
-    assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
-    sim.run_until(due);
-    sim.send(0, b, b"in time");
-    assert_eq!(sim.hosts[0].times(&Event::Initiation).last(), Some(&due));
-    sim.run_for(secs(1));
-    assert_eq!(sim.hosts[0].count(&Event::Complete), 2);
-    assert_eq!(sim.hosts[1].count(&Event::Complete), 2);
-    assert_eq!(sim.hosts[1].count(&Event::Initiation), 0);
-    let sent = sim.hosts[0].count(&Event::Data);
-    assert_eq!(sim.hosts[1].received().len(), sent);
-    // Receive keys: the previous and the current one.
-    assert_eq!([0, 1].map(|host| sim.hosts[host].receive_keys()), [2, 2]);
 }
 
 #[test]
 fn an_initiator_that_only_receives_rekeys_after_165_seconds() {
-    let (mut sim, _, a) = established();
-    // The responder is silent: a packet would cause a keepalive by the initiator between 120 s and 165 s.
-    sim.run_until(secs(164));
-    sim.send(1, a, b"too early");
-    sim.run_until(secs(165));
-    assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
-    sim.run_until(KEYS_0 + secs(165));
-    sim.send(1, a, b"late");
-    sim.run_for(secs(1));
-    assert_eq!(
-        sim.hosts[0].times(&Event::Initiation).last(),
-        Some(&(KEYS_0 + secs(165) + LATENCY))
-    );
-    assert_eq!(sim.hosts[0].count(&Event::Complete), 2);
+    for form in FORMS {
+        let (mut sim, _, a) = established_in(form);
+        // The responder is silent: a packet would cause a keepalive by the initiator between 120 s and 165 s.
+        sim.run_until(secs(164));
+        sim.send(1, a, b"too early");
+        sim.run_until(secs(165));
+        assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
+        sim.run_until(KEYS_0 + secs(165));
+        sim.send(1, a, b"late");
+        sim.run_for(secs(1));
+        assert_eq!(
+            sim.hosts[0].times(&Event::Initiation).last(),
+            Some(&(KEYS_0 + secs(165) + LATENCY))
+        );
+        assert_eq!(sim.hosts[0].count(&Event::Complete), 2);
+    }
 }
 
 #[test]
@@ -315,70 +323,76 @@ fn a_persistent_keepalive_makes_a_session_and_keeps_trying() {
 
 #[test]
 fn two_initiations_that_cross_lead_to_one_session_in_one_round_trip() {
-    let (mut sim, b, a) = Sim::pair();
-    sim.send(0, b, b"from a");
-    sim.send(1, a, b"from b");
-    sim.run_for(LATENCY * 4);
-    assert_eq!(sim.hosts[1].received(), [b"from a"]);
-    assert_eq!(sim.hosts[0].received(), [b"from b"]);
-    assert_eq!(
-        [0, 1].map(|host| sim.hosts[host].count(&Event::Initiation)),
-        [1, 1]
-    );
-    assert_eq!([0, 1].map(|host| sim.hosts[host].receive_keys()), [1, 1]);
-    let crossed = Event::Dropped(wireguard::Dropped::Crossed);
-    assert_eq!(
-        sim.hosts[0].count(&crossed) + sim.hosts[1].count(&crossed),
-        1
-    );
-    // The same pattern holds for an hour of traffic both ways.
-    for tick in 0..3600 {
-        sim.send(0, b, &[b'a', tick as u8]);
-        sim.send(1, a, &[b'b', tick as u8]);
-        sim.run_for(secs(1));
+    for form in FORMS {
+        let (mut sim, b, a) = Sim::pair_in(form);
+        sim.send(0, b, b"from a");
+        sim.send(1, a, b"from b");
+        sim.run_for(LATENCY * 4);
+        assert_eq!(sim.hosts[1].received(), [b"from a"]);
+        assert_eq!(sim.hosts[0].received(), [b"from b"]);
+        assert_eq!(
+            [0, 1].map(|host| sim.hosts[host].count(&Event::Initiation)),
+            [1, 1]
+        );
+        assert_eq!([0, 1].map(|host| sim.hosts[host].receive_keys()), [1, 1]);
+        let crossed = Event::Dropped(wireguard::Dropped::Crossed);
+        assert_eq!(
+            sim.hosts[0].count(&crossed) + sim.hosts[1].count(&crossed),
+            1
+        );
+        // The same pattern holds for an hour of traffic both ways.
+        for tick in 0..3600 {
+            sim.send(0, b, &[b'a', tick as u8]);
+            sim.send(1, a, &[b'b', tick as u8]);
+            sim.run_for(secs(1));
+        }
+        assert_eq!(
+            [0, 1].map(|host| sim.hosts[host].received().len()),
+            [3601, 3601]
+        );
+        let handshakes =
+            sim.hosts[0].count(&Event::Initiation) + sim.hosts[1].count(&Event::Initiation);
+        assert!((30..=32).contains(&handshakes), "{handshakes}");
     }
-    assert_eq!(
-        [0, 1].map(|host| sim.hosts[host].received().len()),
-        [3601, 3601]
-    );
-    let handshakes =
-        sim.hosts[0].count(&Event::Initiation) + sim.hosts[1].count(&Event::Initiation);
-    assert!((30..=32).contains(&handshakes), "{handshakes}");
 }
 
 #[test]
 fn one_that_crosses_a_lost_one_is_answered_the_second_time() {
-    for lost in [0, 1] {
-        let (mut sim, b, a) = Sim::pair();
-        let address = sim.hosts[lost].address;
-        let mut first = true;
-        sim.link = Box::new(move |flight| {
-            let lose = flight.from == address && std::mem::take(&mut first);
-            if lose { vec![] } else { vec![LATENCY] }
-        });
-        sim.send(0, b, b"from a");
-        sim.send(1, a, b"from b");
-        sim.run_until(secs(6));
-        assert_eq!(
-            (sim.hosts[1].received(), sim.hosts[0].received()),
-            (vec![b"from a".to_vec()], vec![b"from b".to_vec()])
-        );
+    for form in FORMS {
+        for lost in [0, 1] {
+            let (mut sim, b, a) = Sim::pair_in(form);
+            let address = sim.hosts[lost].address;
+            let mut first = true;
+            sim.link = Box::new(move |flight| {
+                let lose = flight.from == address && std::mem::take(&mut first);
+                if lose { vec![] } else { vec![LATENCY] }
+            });
+            sim.send(0, b, b"from a");
+            sim.send(1, a, b"from b");
+            sim.run_until(secs(6));
+            assert_eq!(
+                (sim.hosts[1].received(), sim.hosts[0].received()),
+                (vec![b"from a".to_vec()], vec![b"from b".to_vec()])
+            );
+        }
     }
 }
 
 #[test]
 fn one_that_comes_from_elsewhere_is_answered_though_it_crosses() {
-    for _ in 0..4 {
-        let (mut sim, b, a) = Sim::pair();
-        // Host 1 has moved, and host 0 sends to its old address.
-        sim.hosts[1].address = "192.0.2.7:7".parse().unwrap();
-        sim.send(0, b, b"from a");
-        sim.send(1, a, b"from b");
-        sim.run_until(secs(1));
-        assert_eq!(
-            (sim.hosts[1].received(), sim.hosts[0].received()),
-            (vec![b"from a".to_vec()], vec![b"from b".to_vec()])
-        );
+    for form in FORMS {
+        for _ in 0..4 {
+            let (mut sim, b, a) = Sim::pair_in(form);
+            // Host 1 has moved, and host 0 sends to its old address.
+            sim.hosts[1].address = "192.0.2.7:7".parse().unwrap();
+            sim.send(0, b, b"from a");
+            sim.send(1, a, b"from b");
+            sim.run_until(secs(1));
+            assert_eq!(
+                (sim.hosts[1].received(), sim.hosts[0].received()),
+                (vec![b"from a".to_vec()], vec![b"from b".to_vec()])
+            );
+        }
     }
 }
 

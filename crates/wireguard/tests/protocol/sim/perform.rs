@@ -18,10 +18,10 @@ impl Sim {
                         plane.notes.unacknowledged_since = None;
                         plane.notes.last_traversal = Some(now);
                     }
-                    let event = match datagram.as_bytes()[0] {
-                        1 => Event::Initiation,
-                        2 => Event::Response,
-                        _ => Event::CookieReply,
+                    let event = match (datagram.is_initiation(), peer) {
+                        (true, _) => Event::Initiation,
+                        (false, Some(_)) => Event::Response,
+                        (false, None) => Event::CookieReply,
                     };
                     self.log(at, event);
                     self.throw(at, to, datagram.as_bytes().to_vec());
