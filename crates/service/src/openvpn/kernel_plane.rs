@@ -179,6 +179,7 @@ pub(super) const fn udp_settings(mut settings: DataplaneSettings) -> DataplaneSe
 mod tests {
     use super::*;
     use config::openvpn::{Options, parse_bytes};
+    use config::permissions::Permissions;
     use std::path::Path;
 
     pub(super) const CLIENT: &str = "client\nremote 192.0.2.1 1194 udp";
@@ -193,7 +194,11 @@ mod tests {
         let text = format!("dev tun\nca c\ncert c\nkey k\n{role}\n{line}\n");
         let mut none = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
         let name = Path::new("a.conf");
-        let import = parse_bytes(text.as_bytes(), name, &mut none, Options::default());
+        let options = Options {
+            permissions: Permissions::ALL,
+            ..Options::default()
+        };
+        let import = parse_bytes(text.as_bytes(), name, &mut none, options);
         import.unwrap().into_model().unwrap().0
     }
 

@@ -14,6 +14,16 @@ impl Monitored for Executor<'_> {
     fn status(&self) -> Status {
         Status::Client(self.machine.status(self.host.plane().as_deref()))
     }
+
+    #[cfg(feature = "kernel")]
+    fn move_to(&mut self, wanted: Option<config::settings::Kind>) -> Result<&'static str, String> {
+        let moves = self.context.mover.wish_for(wanted)?;
+        if let Some(plane) = self.host.plane() {
+            // The data plane looks at the wish, too.
+            plane.peer(SERVER);
+        }
+        Ok(moves)
+    }
 }
 
 impl Documented for Executor<'_> {

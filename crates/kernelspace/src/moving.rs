@@ -1,0 +1,363 @@
+//! A tunnel that moves between user space and the kernel without losing a packet or sending one twice.
+//!
+//! Keys never move: their packet numbers and their replay window are in the data plane that got them first. The next
+//! keys of the session go to the data plane that is [wished for](Wish), and while both ends go over to them, as at any
+//! renewal, both data planes open packets. A program in the kernel sends each arriving packet to the data plane that has
+//! its key. Packets to the peer are led to the other data plane when the new keys begin to seal; what already waits in
+//! the old one is sealed with the old keys.
+
+use super::keys::{self, Unfit};
+use super::wish::Wish;
+use openvpn::data::protocol::Material;
+use openvpn::data::wire::{KEYS_PER_PEER, OpenVpn as Packets};
+use plane::{
+    CipherName, Control, Line, Moving as Follows, Notice, PeerId, PeerState, PipelineCounts,
+    SessionKeys, Statistics, Transports,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+mod calls;
+#[cfg(test)]
+mod tests;
+
+/// The only peer.
+pub(crate) const PEER: PeerId = PeerId(0);
+
+/// How long the kernel opens packets after it has stopped sealing. By then the peer seals with newer keys: stock waits
+/// for the handshake window, 60 s.
+const DRAIN: Duration = Duration::from_secs(150);
+
+/// Pauses between requests for new keys: the first one, which is longer than a handshake, and the longest.
+const PAUSE: Duration = Duration::from_secs(4);
+const PAUSE_MAX: Duration = Duration::from_secs(256);
+
+/// The kernel's side of a tunnel, beside a data plane in user space.
+pub(crate) trait Beside<P: Transports + ?Sized>: Send {
+    /// Takes note of the sockets of the data plane in user space.
+    fn know(&mut self, sockets: Option<&P::Sockets>);
+
+    /// Whether those sockets can share their port.
+    fn can_begin(&self) -> bool;
+
+    /// Has the sockets in user space receive single datagrams only, as soon as nothing waits, or ends that.
+    fn keep_singles(&mut self, keep: bool);
+
+    /// Whether they receive single datagrams only. A train may mix packets for both sides.
+    fn has_singles(&self) -> bool;
+
+    /// Makes the kernel's data plane, which gets no packet yet.
+    fn begin(&mut self) -> Result<Box<P>, String>;
+
+    /// Lets it send; it has a peer by now.
+    fn come_up(&mut self) -> Result<(), String>;
+
+    /// Sends arriving packets with these key ids to it, and no others.
+    fn steer(&mut self, key_ids: &[u8]) -> Result<(), String>;
+
+    /// Leads packets for the peer to it, or to user space again.
+    fn lead(&mut self, to_kernel: bool) -> Result<(), String>;
+
+    /// Forgets what [`begin`](Self::begin) made; the data plane is gone.
+    fn end(&mut self);
+}
+
+/// Both data planes of a client's tunnel.
+pub(crate) struct Moving<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> {
+    user: Box<P>,
+    wish: Arc<Wish>,
+    control: Arc<dyn Control>,
+    state: Mutex<State<P, B>>,
+}
+
+/// The keys of a session, and who has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    session: u32,
+    kernel: bool,
+}
+
+struct State<P: ?Sized, B> {
+    beside: B,
+    kernel: Option<Box<P>>,
+    /// The keys, the newest last.
+    keys: Vec<Held>,
+    sealing: Option<u32>,
+    /// Packets for the peer are led to the kernel.
+    is_led: bool,
+    line: Option<Line>,
+    ping: Option<Duration>,
+    /// The kernel can move the packets of the next session only.
+    waits: bool,
+    /// Since when the kernel does not seal any more.
+    left: Option<Instant>,
+    /// When to ask for new keys again, and the pause after that.
+    ask_at: Option<Instant>,
+    pause: Duration,
+    /// What data planes in the kernel did that are gone: from the interface, to it, and the peer's bytes.
+    past: Past,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Past {
+    outbound: PipelineCounts,
+    inbound: PipelineCounts,
+    rx_bytes: u64,
+    tx_bytes: u64,
+}
+
+impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
+    pub(crate) fn new(user: Box<P>, beside: B, wish: Arc<Wish>, control: Arc<dyn Control>) -> Self {
+        // An earlier interface may have been in the kernel.
+        wish.seals(false);
+        Self {
+            user,
+            wish,
+            control,
+            state: Mutex::new(State {
+                beside,
+                kernel: None,
+                keys: Vec::new(),
+                sealing: None,
+                is_led: false,
+                line: None,
+                ping: None,
+                waits: false,
+                left: None,
+                ask_at: None,
+                pause: PAUSE,
+                past: Past::default(),
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<P, B>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for new keys if the wished data plane has not got the newest ones, and ends a kernel's side that is not
+    /// needed any more.
+    fn drive(&self, state: &mut State<P, B>, now: Instant) {
+        let wished = self.wish.is_for_kernel();
+        if wished {
+            state.beside.keep_singles(true);
+        }
+        match state.keys.last() {
+            Some(newest) if newest.kernel != wished && !(wished && state.waits) => {
+                if state.ask_at.is_none_or(|at| now >= at) {
+                    let index = newest.session;
+                    self.control.notify(PEER, Notice::Refresh { index });
+                    state.ask_at = Some(now + state.pause);
+                    state.pause = (2 * state.pause).min(PAUSE_MAX);
+                }
+            }
+            _ => state.is_fulfilled(),
+        }
+        if !wished && state.left.is_some_and(|at| now >= at + DRAIN) {
+            self.end_kernel(state);
+        }
+    }
+
+    /// Makes the kernel's side ready for these keys. Returns whether it is.
+    fn prepare(&self, state: &mut State<P, B>, material: &Material) -> bool {
+        match keys::peer_id(material) {
+            Ok(_) => {}
+            // The format belongs to the session. With this wish the next one will have another.
+            Err(Unfit::Epochs) => {
+                if !std::mem::replace(&mut state.waits, true) {
+                    log::info!(
+                        "Data plane: the kernel moves the packets from the next connection on, as it does not support \
+                         this one's packets (epoch format)"
+                    );
+                }
+                return false;
+            }
+            Err(why) => {
+                self.wish.refuse(&why.to_string());
+                return false;
+            }
+        }
+        let Some(line) = state.line.filter(|_| state.beside.can_begin()) else {
+            self.wish.refuse("the kernel cannot share the UDP port");
+            return false;
+        };
+        state.beside.keep_singles(true);
+        if !state.beside.has_singles() {
+            log::debug!("trains still wait; the kernel has to get later keys");
+            return false;
+        }
+        if state.kernel.is_none() {
+            match state.beside.begin() {
+                Ok(kernel) => {
+                    kernel.add_peer(PEER, Follows::Stay);
+                    kernel.set_line(PEER, line);
+                    state.kernel = Some(kernel);
+                }
+                Err(why) => {
+                    self.wish.refuse(&why);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Gives keys to the kernel's side, which is ready.
+    fn give(
+        &self,
+        state: &mut State<P, B>,
+        keys: SessionKeys<Material>,
+    ) -> Result<CipherName, String> {
+        let first = !state.keys.iter().any(|it| it.kernel);
+        let session = keys.session;
+        let Some(kernel) = &state.kernel else {
+            return Err("the kernel's side is gone".to_owned());
+        };
+        let added = kernel.add_keys(PEER, keys);
+        let name = added.map_err(|error| error.to_string())?;
+        state.hold(session, true);
+        if first {
+            state.beside.come_up()?;
+        }
+        state.steer()?;
+        Ok(name)
+    }
+
+    /// Removes keys that one of the sides has.
+    fn take(&self, state: &mut State<P, B>, session: u32) {
+        let Some(at) = state.keys.iter().position(|it| it.session == session) else {
+            return;
+        };
+        let held = state.keys.remove(at);
+        if state.sealing == Some(session) {
+            state.sealing = None;
+        }
+        match &state.kernel {
+            Some(kernel) if held.kernel => {
+                kernel.remove_keys(PEER, session);
+                if let Err(why) = state.steer() {
+                    log::warn!("{why}");
+                }
+            }
+            _ => self.user.remove_keys(PEER, session),
+        }
+    }
+
+    /// Ends the kernel's side with all its keys.
+    fn end_kernel(&self, state: &mut State<P, B>) {
+        state.left = None;
+        let Some(kernel) = state.kernel.take() else {
+            return;
+        };
+        if !self.lead(state, false) {
+            // Otherwise the packets would be lost from now on.
+            self.control.device_gone();
+        }
+        state.keys.retain(|it| !it.kernel);
+        if let Err(why) = state.beside.steer(&[]) {
+            log::warn!("{why}");
+        }
+        let (statistics, peer) = (kernel.statistics(), kernel.peer(PEER));
+        state.past.add(&statistics, &peer.unwrap_or_default());
+        drop(kernel);
+        state.beside.end();
+        if !self.wish.is_for_kernel() {
+            state.beside.keep_singles(false);
+        }
+        if self.wish.seals(false) {
+            log::info!("Data plane: this program moves the packets");
+        }
+    }
+
+    /// Leads packets for the peer to the kernel, or to user space. Returns whether they are.
+    fn lead(&self, state: &mut State<P, B>, to_kernel: bool) -> bool {
+        if state.is_led == to_kernel {
+            return true;
+        }
+        match state.beside.lead(to_kernel) {
+            Ok(()) => {
+                state.is_led = to_kernel;
+                true
+            }
+            Err(why) => {
+                self.wish.refuse(&why);
+                log::warn!("{why}");
+                false
+            }
+        }
+    }
+
+    /// Follows a peer that one of the sides has seen elsewhere. Returns the peer's line.
+    fn follow(
+        &self,
+        state: &mut State<P, B>,
+        user: Option<Line>,
+        kernel: Option<Line>,
+    ) -> Option<Line> {
+        let moved = |line: &Line| {
+            let known = state.line.map(|it| it.endpoint.addr);
+            known.is_some_and(|known| known != line.endpoint.addr)
+        };
+        if let Some(line) = kernel.filter(moved) {
+            self.user.set_line(PEER, line);
+            state.line = Some(line);
+        } else if let Some(line) = user.filter(moved) {
+            if let Some(kernel) = &state.kernel {
+                kernel.set_line(PEER, line);
+            }
+            state.line = Some(line);
+        } else {
+            return user;
+        }
+        state.line
+    }
+}
+
+impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> State<P, B> {
+    /// The wished data plane has the newest keys: the next wish need not wait.
+    fn is_fulfilled(&mut self) {
+        (self.ask_at, self.pause) = (None, PAUSE);
+    }
+
+    /// Notes who has these keys, the newest ones.
+    fn hold(&mut self, session: u32, kernel: bool) {
+        self.keys.push(Held { session, kernel });
+    }
+
+    /// Sends arriving packets to the side that has their keys.
+    fn steer(&mut self) -> Result<(), String> {
+        let key_id = |it: &Held| (it.session % KEYS_PER_PEER) as u8;
+        let in_kernel = self.keys.iter().filter(|it| it.kernel);
+        let key_ids: Vec<u8> = in_kernel.map(key_id).collect();
+        self.beside.steer(&key_ids)
+    }
+
+    /// The kernel's side, if it has these keys.
+    fn kernel_with(&self, session: u32) -> Option<&P> {
+        let held = self
+            .keys
+            .iter()
+            .any(|it| it.kernel && it.session == session);
+        self.kernel.as_deref().filter(|_| held)
+    }
+
+    /// Whether the kernel seals.
+    fn seals_in_kernel(&self) -> bool {
+        self.sealing
+            .is_some_and(|it| self.kernel_with(it).is_some())
+    }
+}
+
+impl Past {
+    fn add(&mut self, statistics: &Statistics, peer: &PeerState) {
+        for (sum, more) in [
+            (&mut self.outbound, &statistics.outbound),
+            (&mut self.inbound, &statistics.inbound),
+        ] {
+            sum.packets += more.packets;
+            sum.bytes += more.bytes;
+        }
+        self.rx_bytes += peer.rx_bytes;
+        self.tx_bytes += peer.tx_bytes;
+    }
+}

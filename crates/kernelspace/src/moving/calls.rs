@@ -1,0 +1,360 @@
+//! Control's calls to a tunnel that moves: which data plane each is for.
+
+use super::{Beside, Moving};
+use openvpn::data::cipher::CipherError;
+use openvpn::data::protocol::Material;
+use openvpn::data::wire::OpenVpn as Packets;
+use plane::{
+    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
+    Moving as Follows, PeerId, PeerLines, PeerState, Reorder, RouteChange, Sender, SessionKeys,
+    Statistics, StreamId, Transports, Whole,
+};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Transports for Moving<P, B> {
+    type Sockets = P::Sockets;
+    type Connection = P::Connection;
+
+    fn open_line(&self, line: LineId, sockets: P::Sockets) -> io::Result<()> {
+        let mut state = self.state();
+        self.end_kernel(&mut state);
+        state.beside.know(Some(&sockets));
+        // Before the first keys of a session, a handshake passes.
+        state.beside.keep_singles(self.wish.is_for_kernel());
+        self.user.open_line(line, sockets)
+    }
+
+    fn add_stream(
+        &self,
+        id: StreamId,
+        line: LineId,
+        connection: P::Connection,
+    ) -> io::Result<Endpoint> {
+        self.user.add_stream(id, line, connection)
+    }
+}
+
+impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Moving<P, B> {
+    type Protocol = Packets;
+
+    fn close_line(&self, line: LineId) {
+        let mut state = self.state();
+        self.end_kernel(&mut state);
+        state.beside.know(None);
+        self.user.close_line(line);
+    }
+
+    fn port(&self, line: LineId) -> Option<u16> {
+        self.user.port(line)
+    }
+
+    fn set_mark(&self, line: LineId, mark: u32) -> io::Result<()> {
+        if let Some(kernel) = &self.state().kernel {
+            kernel.set_mark(line, mark)?;
+        }
+        self.user.set_mark(line, mark)
+    }
+
+    fn remove_stream(&self, id: StreamId) {
+        self.user.remove_stream(id);
+    }
+
+    fn add_peer(&self, id: PeerId, moving: Follows) -> bool {
+        self.user.add_peer(id, moving)
+    }
+
+    fn remove_peer(&self, id: PeerId) {
+        let mut state = self.state();
+        self.end_kernel(&mut state);
+        state.keys.clear();
+        (state.sealing, state.line, state.ping) = (None, None, None);
+        (state.past.rx_bytes, state.past.tx_bytes) = (0, 0);
+        state.waits = false;
+        state.is_fulfilled();
+        self.user.remove_peer(id);
+    }
+
+    fn set_moving(&self, id: PeerId, moving: Follows) {
+        self.user.set_moving(id, moving);
+    }
+
+    fn set_line(&self, id: PeerId, line: Line) {
+        let mut state = self.state();
+        state.line = Some(line);
+        if let Some(kernel) = &state.kernel {
+            kernel.set_line(id, line);
+        }
+        self.user.set_line(id, line);
+    }
+
+    fn remove_line(&self, id: PeerId, line: LineId) {
+        self.user.remove_line(id, line);
+    }
+
+    fn use_line(&self, id: PeerId, line: LineId) {
+        self.user.use_line(id, line);
+    }
+
+    fn set_line_mode(&self, id: PeerId, mode: LineMode) {
+        self.user.set_line_mode(id, mode);
+    }
+
+    fn set_reorder(&self, id: PeerId, reorder: Option<Reorder>) {
+        self.user.set_reorder(id, reorder);
+    }
+
+    fn peer_lines(&self, id: PeerId) -> PeerLines {
+        self.user.peer_lines(id)
+    }
+
+    fn carried(&self) -> [u64; LINES_MAX] {
+        self.user.carried()
+    }
+
+    fn forget_source(&self, id: PeerId) {
+        if let Some(kernel) = &self.state().kernel {
+            kernel.forget_source(id);
+        }
+        self.user.forget_source(id);
+    }
+
+    fn set_sender(&self, id: PeerId, from: Sender, first: u32) {
+        self.user.set_sender(id, from, first);
+    }
+
+    fn clear_sender(&self, id: PeerId, from: Sender) {
+        self.user.clear_sender(id, from);
+    }
+
+    fn peer(&self, id: PeerId) -> Option<PeerState> {
+        let mut state = self.state();
+        let now = Instant::now();
+        self.drive(&mut state, now);
+        let mut peer = self.user.peer(id)?;
+        peer.rx_bytes += state.past.rx_bytes;
+        peer.tx_bytes += state.past.tx_bytes;
+        let Some(kernel) = state.kernel.as_ref().and_then(|it| it.peer(id)) else {
+            state.line = peer.line.or(state.line);
+            return Some(peer);
+        };
+        peer.rx_bytes += kernel.rx_bytes;
+        peer.tx_bytes += kernel.tx_bytes;
+        peer.heard = peer.heard.max(kernel.heard);
+        // The kernel would count only packets of its own keys as signs of life.
+        peer.times.last_received = peer.times.last_received.max(kernel.heard);
+        if state.seals_in_kernel() {
+            // The kernel pings in time.
+            peer.times.last_sent = Some(now);
+            peer.sealed = kernel.sealed;
+        }
+        peer.line = self.follow(&mut state, peer.line, kernel.line);
+        Some(peer)
+    }
+
+    fn arm(&self, id: PeerId) -> bool {
+        self.user.arm(id)
+    }
+
+    fn disarm(&self, id: PeerId) {
+        self.user.disarm(id);
+    }
+
+    fn keep_alive(&self, id: PeerId, ping: Option<Duration>, silence: Option<Duration>) {
+        let mut state = self.state();
+        state.ping = ping;
+        if let Some(kernel) = state.kernel.as_ref().filter(|_| state.seals_in_kernel()) {
+            kernel.keep_alive(id, ping, None);
+        }
+        self.user.keep_alive(id, ping, silence);
+    }
+
+    fn note_sent(&self, id: PeerId, at: Instant, bytes: usize) {
+        self.user.note_sent(id, at, bytes);
+    }
+
+    fn note_received(&self, id: PeerId, at: Instant, bytes: usize) {
+        self.user.note_received(id, at, bytes);
+    }
+
+    fn add_keys(
+        &self,
+        id: PeerId,
+        keys: SessionKeys<Material>,
+    ) -> Result<CipherName, KeyError<CipherError>> {
+        let mut state = self.state();
+        let session = keys.session;
+        // Numbers come again.
+        self.take(&mut state, session);
+        if self.wish.is_for_kernel() && self.prepare(&mut state, &keys.material) {
+            let given = self.give(&mut state, keys);
+            state.is_fulfilled();
+            return given.map_err(|why| {
+                self.wish.refuse(&why);
+                KeyError::Unable(why)
+            });
+        }
+        let added = self.user.add_keys(id, keys)?;
+        state.hold(session, false);
+        if !self.wish.is_for_kernel() {
+            state.is_fulfilled();
+        }
+        Ok(added)
+    }
+
+    fn send_with(&self, id: PeerId, session: u32) {
+        let mut state = self.state();
+        let in_kernel = match state.kernel_with(session) {
+            Some(kernel) => {
+                kernel.send_with(id, session);
+                kernel.keep_alive(id, state.ping, None);
+                true
+            }
+            None => {
+                self.user.send_with(id, session);
+                false
+            }
+        };
+        state.sealing = Some(session);
+        if !self.lead(&mut state, in_kernel) {
+            return;
+        }
+        if !self.wish.seals(in_kernel) {
+            return;
+        }
+        if in_kernel {
+            state.left = None;
+            log::info!("Data plane: the kernel moves the packets");
+        } else {
+            if let Some(kernel) = &state.kernel {
+                kernel.keep_alive(id, None, None);
+            }
+            state.left = Some(Instant::now());
+            log::info!("Data plane: this program moves the packets");
+        }
+    }
+
+    fn stop_sending(&self, id: PeerId) {
+        self.user.stop_sending(id);
+    }
+
+    fn remove_keys(&self, _: PeerId, session: u32) {
+        let mut state = self.state();
+        self.take(&mut state, session);
+        if !state.keys.iter().any(|it| it.kernel) {
+            self.end_kernel(&mut state);
+        }
+    }
+
+    fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
+        let state = self.state();
+        match state.kernel_with(session) {
+            Some(kernel) => kernel.key_usage(id, session),
+            None => self.user.key_usage(id, session),
+        }
+    }
+
+    fn send(&self, to: &Line, message: &[u8]) -> bool {
+        self.user.send(to, message)
+    }
+
+    fn send_to_peer(&self, id: PeerId, to: Option<SocketAddr>, message: &[u8]) -> bool {
+        self.user.send_to_peer(id, to, message)
+    }
+
+    /// Does nothing while the kernel seals, as the kernel's own data plane does.
+    fn inject(&self, id: PeerId, payload: &[u8]) {
+        if !self.state().seals_in_kernel() {
+            self.user.inject(id, payload);
+        }
+    }
+
+    fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]) {
+        if !self.state().seals_in_kernel() {
+            self.user.inject_by(id, line, payload);
+        }
+    }
+
+    fn send_whole(&self, id: PeerId, payload: &[u8]) -> Whole {
+        match self.state().seals_in_kernel() {
+            true => Whole::Nowhere,
+            false => self.user.send_whole(id, payload),
+        }
+    }
+
+    fn send_keepalive(&self, id: PeerId) -> bool {
+        !self.state().seals_in_kernel() && self.user.send_keepalive(id)
+    }
+
+    fn send_staged(&self, id: PeerId) -> bool {
+        self.user.send_staged(id)
+    }
+
+    fn drop_staged(&self, id: PeerId) {
+        self.user.drop_staged(id);
+    }
+
+    fn change_routes(&self, changes: &[RouteChange]) {
+        self.user.change_routes(changes);
+    }
+
+    fn set_rate(&self, rate: Option<u64>) {
+        if rate.is_some() {
+            self.wish
+                .refuse("shaper: the kernel's data plane does not limit rates");
+        }
+        self.user.set_rate(rate);
+    }
+
+    fn set_line_rates(&self, rates: [u64; LINES_MAX]) {
+        self.user.set_line_rates(rates);
+    }
+
+    fn set_mtu(&self, mtu: usize) {
+        self.user.set_mtu(mtu);
+    }
+
+    fn mtu(&self) -> usize {
+        self.user.mtu()
+    }
+
+    fn set_hairpin(&self, hairpin: bool) {
+        self.user.set_hairpin(hairpin);
+    }
+
+    fn interface(&self) -> io::Result<String> {
+        self.user.interface()
+    }
+
+    fn pulse(&self) -> bool {
+        let kernel = self.state().kernel.as_ref().is_none_or(|it| it.pulse());
+        self.user.pulse() && kernel
+    }
+
+    fn statistics(&self) -> Statistics {
+        let state = self.state();
+        let mut sum = state.past;
+        let mut statistics = self.user.statistics();
+        if let Some(kernel) = &state.kernel {
+            let its = kernel.statistics();
+            sum.add(&its, &PeerState::default());
+            statistics.drops.extend(its.drops);
+        }
+        for (all, more) in [
+            (&mut statistics.outbound, sum.outbound),
+            (&mut statistics.inbound, sum.inbound),
+        ] {
+            all.packets += more.packets;
+            all.bytes += more.bytes;
+        }
+        statistics
+    }
+}
+
+impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Drop for Moving<P, B> {
+    fn drop(&mut self) {
+        let mut state = self.state();
+        self.end_kernel(&mut state);
+    }
+}

@@ -1,0 +1,532 @@
+//! Both data planes and what divides the packets between them, in random situations: peers renew their keys, wishes
+//! change, the kernel refuses steps.
+
+use super::*;
+use crypto::{Cipher, Digest};
+use openvpn::data::format::Shape;
+use openvpn::data::protocol::session_keys;
+use openvpn::data::wire::Layout;
+use openvpn::keys::KeyMaterial;
+use openvpn::session::DataKeys;
+use plane::fake::FakeDataPlane;
+use plane::{DataPlane, Endpoint, LineId};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+type Fake = FakeDataPlane<Packets>;
+
+/// The kernel, as far as packets see it.
+#[derive(Default)]
+struct World {
+    /// Packets with these key ids go to the kernel's data plane.
+    steered: BTreeSet<u32>,
+    /// Packets from the interface go to the kernel's data plane.
+    led: bool,
+    /// The kernel's data plane exists, and is up.
+    made: bool,
+    up: bool,
+    /// A train may hold packets for both data planes.
+    trains: bool,
+    keeps_singles: bool,
+    /// The next call of this kind fails.
+    fails: Option<Step>,
+    has_failed: bool,
+    notices: Vec<Notice>,
+    gone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Begin,
+    ComeUp,
+    Lead,
+}
+
+type Shared = Arc<Mutex<World>>;
+
+fn world(shared: &Shared) -> MutexGuard<'_, World> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Side(Shared);
+
+impl Side {
+    fn step(&self, step: Step) -> Result<MutexGuard<'_, World>, String> {
+        let mut world = world(&self.0);
+        match world.fails.take_if(|it| *it == step) {
+            Some(step) => {
+                world.has_failed = true;
+                Err(format!("{step:?} fails; set dataplane.kind=user"))
+            }
+            None => Ok(world),
+        }
+    }
+}
+
+impl Beside<Fake> for Side {
+    fn know(&mut self, _: Option<&u16>) {}
+
+    fn can_begin(&self) -> bool {
+        true
+    }
+
+    fn keep_singles(&mut self, keep: bool) {
+        world(&self.0).keeps_singles = keep;
+    }
+
+    fn has_singles(&self) -> bool {
+        let world = world(&self.0);
+        world.keeps_singles && !world.trains
+    }
+
+    fn begin(&mut self) -> Result<Box<Fake>, String> {
+        let mut world = self.step(Step::Begin)?;
+        assert!(!world.made && !world.led && world.steered.is_empty());
+        world.made = true;
+        Ok(Box::new(fake()))
+    }
+
+    fn come_up(&mut self) -> Result<(), String> {
+        self.step(Step::ComeUp)?.up = true;
+        Ok(())
+    }
+
+    fn steer(&mut self, key_ids: &[u8]) -> Result<(), String> {
+        world(&self.0).steered = key_ids.iter().map(|it| u32::from(*it)).collect();
+        Ok(())
+    }
+
+    fn lead(&mut self, to_kernel: bool) -> Result<(), String> {
+        let mut world = self.step(Step::Lead)?;
+        assert_ne!(world.led, to_kernel);
+        assert!(!to_kernel || world.up, "packets would be dropped");
+        world.led = to_kernel;
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let mut world = world(&self.0);
+        (world.made, world.up) = (false, false);
+    }
+}
+
+struct Ears(Shared);
+
+impl Control for Ears {
+    fn datagram(&self, _: Line, _: &[u8]) -> bool {
+        true
+    }
+
+    fn notify(&self, peer: PeerId, notice: Notice) {
+        assert_eq!(peer, PEER);
+        world(&self.0).notices.push(notice);
+    }
+
+    fn device_gone(&self) {
+        world(&self.0).gone = true;
+    }
+}
+
+fn fake() -> Fake {
+    FakeDataPlane::new(Packets::Client { recursive: false }, "tun0", 1500)
+}
+
+/// Keys with this number, told apart from all others by `serial`.
+fn keys(key_id: u8, serial: u8, layout: Layout) -> SessionKeys<Material> {
+    let bytes = KeyMaterial {
+        cipher: [serial; 64],
+        hmac: [serial; 64],
+    };
+    let keys = Box::new(DataKeys {
+        key_id,
+        cipher: Cipher::Aes256Gcm,
+        auth: Digest::Sha256,
+        layout,
+        send: bytes.clone(),
+        receive: bytes,
+    });
+    let material = Material {
+        keys,
+        shape: Shape::default(),
+        allow_insecure: false,
+    };
+    session_keys(PEER, material, Instant::now())
+}
+
+const LAYOUT: Layout = Layout::V2 { peer_id: 3 };
+
+/// A tunnel, with a session as control has it: at most three keys, the newest last.
+struct Tunnel {
+    moving: Moving<Fake, Side>,
+    world: Shared,
+    wish: Arc<Wish>,
+    keys: Vec<(u8, u8)>,
+    sealing: Option<u8>,
+    serial: u8,
+    key_id: u8,
+}
+
+impl Tunnel {
+    fn new() -> Self {
+        let shared = Shared::default();
+        let wish = Arc::new(Wish::user_space("at first"));
+        let control = Arc::new(Ears(Arc::clone(&shared)));
+        let side = Side(Arc::clone(&shared));
+        let moving = Moving::new(Box::new(fake()), side, Arc::clone(&wish), control);
+        moving.open_line(LineId::FIRST, 1194).unwrap();
+        moving.add_peer(PEER, Follows::Stay);
+        moving.set_line(PEER, line(1));
+        Self {
+            moving,
+            world: shared,
+            wish,
+            keys: Vec::new(),
+            sealing: None,
+            serial: 0,
+            key_id: 0,
+        }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        world(&self.world)
+    }
+
+    /// Installs the next keys. Returns whether a data plane took them.
+    fn install(&mut self, layout: Layout) -> bool {
+        while self.keys.len() > 2 {
+            let (oldest, _) = self.keys[0];
+            if self.sealing == Some(oldest) {
+                self.seal();
+            }
+            self.remove();
+        }
+        self.serial += 1;
+        let added = self
+            .moving
+            .add_keys(PEER, keys(self.key_id, self.serial, layout));
+        if added.is_ok() {
+            self.keys.push((self.key_id, self.serial));
+        }
+        self.key_id = self.key_id % 7 + 1;
+        added.is_ok()
+    }
+
+    /// Seals with the newest keys.
+    fn seal(&mut self) {
+        if let Some((newest, _)) = self.keys.last() {
+            self.sealing = Some(*newest);
+            self.moving.send_with(PEER, u32::from(*newest));
+        }
+    }
+
+    /// Removes the oldest keys, unless they seal.
+    fn remove(&mut self) {
+        if self
+            .keys
+            .first()
+            .is_some_and(|(it, _)| self.sealing != Some(*it))
+        {
+            let (oldest, _) = self.keys.remove(0);
+            self.moving.remove_keys(PEER, u32::from(oldest));
+        }
+    }
+
+    fn renew(&mut self) {
+        assert!(self.install(LAYOUT));
+        self.seal();
+    }
+
+    /// The serial number of this session's keys in each data plane.
+    fn in_planes(&self, session: u32) -> [Option<u8>; 2] {
+        let state = self.moving.state();
+        let serial = |keys: &SessionKeys<Material>| keys.material.keys.send.cipher[0];
+        let kernel = state.kernel.as_ref();
+        [
+            self.moving.user.with_keys(PEER, session, serial),
+            kernel.and_then(|it| it.with_keys(PEER, session, serial)),
+        ]
+    }
+
+    fn is_in_kernel(&self) -> bool {
+        self.wish.is_in_kernel()
+    }
+
+    /// Every packet of the peer and of the host is opened and sealed by the data plane that gets it, and by one only.
+    fn check(&self) {
+        for session in 0..8 {
+            let known = self.keys.iter().find(|(it, _)| u32::from(*it) == session);
+            let [user, kernel] = self.in_planes(session);
+            assert!(user.is_none() || kernel.is_none(), "keys never move");
+            let steered = self.world().steered.contains(&session);
+            assert_eq!(steered, kernel.is_some(), "a packet comes to its keys");
+            assert_eq!(
+                user.or(kernel),
+                known.map(|(_, serial)| *serial),
+                "{session}"
+            );
+        }
+        let world = self.world();
+        assert!(!world.gone);
+        let state = self.moving.state();
+        assert_eq!(world.led, state.is_led);
+        assert!(
+            world.steered.is_empty() || world.keeps_singles,
+            "a train mixes packets"
+        );
+        let Some(sealing) = self.sealing.map(u32::from) else {
+            return;
+        };
+        if state.seals_in_kernel() != world.led {
+            assert!(world.has_failed, "packets are led to the keys");
+            return;
+        }
+        let sealer = match world.led {
+            true => state.kernel.as_ref().unwrap().sealing(PEER),
+            false => self.moving.user.sealing(PEER),
+        };
+        assert_eq!(sealer, Some(sealing));
+    }
+}
+
+fn line(last: u8) -> Line {
+    Line::udp(Endpoint::new(([192, 0, 2, last], 1194).into()))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Install,
+    Seal,
+    Remove,
+    Wish(bool),
+    Look,
+    Trains(bool),
+    Fail(Step),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let step = prop::sample::select(vec![Step::Begin, Step::Lead]);
+    prop_oneof![
+        4 => Just(Act::Install),
+        4 => Just(Act::Seal),
+        2 => Just(Act::Remove),
+        3 => any::<bool>().prop_map(Act::Wish),
+        2 => Just(Act::Look),
+        1 => any::<bool>().prop_map(Act::Trains),
+        1 => step.prop_map(Act::Fail),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn each_packet_meets_its_keys_once(acts in prop::collection::vec(act(), 1..80)) {
+        let mut tunnel = Tunnel::new();
+        tunnel.renew();
+        for act in acts {
+            match act {
+                Act::Install => {
+                    // Keys that never sealed make room for the next ones.
+                    tunnel.install(LAYOUT);
+                }
+                Act::Seal => tunnel.seal(),
+                Act::Remove => tunnel.remove(),
+                Act::Wish(kernel) => tunnel.wish.set(kernel, "asked for"),
+                Act::Look => {
+                    tunnel.moving.peer(PEER).unwrap();
+                }
+                Act::Trains(trains) => tunnel.world().trains = trains,
+                // A failure to lead packets back is checked below.
+                Act::Fail(Step::Lead) if tunnel.world().led => {}
+                Act::Fail(step) => tunnel.world().fails = Some(step),
+            }
+            if tunnel.world().led {
+                tunnel.world().fails = None;
+            }
+            tunnel.check();
+        }
+        // Whatever happened, the tunnel goes where it is wished.
+        tunnel.world().fails = None;
+        tunnel.world().trains = false;
+        for kernel in [true, false, true] {
+            tunnel.wish.set(kernel, "asked for");
+            tunnel.moving.peer(PEER).unwrap();
+            tunnel.renew();
+            tunnel.check();
+            prop_assert_eq!(tunnel.is_in_kernel(), kernel);
+        }
+        tunnel.moving.remove_peer(PEER);
+        prop_assert!(!tunnel.world().made && !tunnel.world().led);
+    }
+}
+
+/// Wishes until the next keys; returns the notices meanwhile.
+fn wish(tunnel: &Tunnel, kernel: bool) -> Vec<Notice> {
+    tunnel.wish.set(kernel, "asked for");
+    tunnel.moving.peer(PEER).unwrap();
+    std::mem::take(&mut tunnel.world().notices)
+}
+
+#[test]
+fn a_wish_asks_for_new_keys_once() {
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    assert_eq!(wish(&tunnel, true), [Notice::Refresh { index: 0 }]);
+    assert_eq!(wish(&tunnel, true), [], "the handshake may take a while");
+    tunnel.install(LAYOUT);
+    assert!(
+        !tunnel.is_in_kernel() && !tunnel.world().led,
+        "the peer may not have them"
+    );
+    tunnel.seal();
+    assert!(tunnel.is_in_kernel() && tunnel.world().led);
+    assert_eq!(wish(&tunnel, true), []);
+    tunnel.renew();
+    assert_eq!(wish(&tunnel, false), [Notice::Refresh { index: 2 }]);
+    tunnel.renew();
+    assert!(!tunnel.is_in_kernel() && !tunnel.world().led);
+    assert!(tunnel.world().made, "the peer may seal with the old keys");
+    tunnel.remove();
+    tunnel.remove();
+    assert!(!tunnel.world().made);
+    assert!(!tunnel.world().keeps_singles, "trains again");
+}
+
+#[test]
+fn what_the_kernel_cannot_do_stays_in_user_space_without_an_end() {
+    for (reason, fails, layout) in [
+        ("peer-id", None, Layout::V1),
+        ("Begin", Some(Step::Begin), LAYOUT),
+    ] {
+        let mut tunnel = Tunnel::new();
+        tunnel.renew();
+        wish(&tunnel, true);
+        tunnel.world().fails = fails;
+        assert!(tunnel.install(layout));
+        tunnel.seal();
+        tunnel.check();
+        let why = tunnel.wish.why();
+        assert!(
+            why.contains(reason) && !why.contains("set dataplane"),
+            "{why}"
+        );
+        assert!(!tunnel.wish.is_for_kernel() && !tunnel.is_in_kernel());
+        assert_eq!(wish(&tunnel, false), []);
+    }
+    // A limit that comes later.
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    wish(&tunnel, true);
+    tunnel.renew();
+    assert!(tunnel.is_in_kernel());
+    tunnel.moving.set_rate(Some(1_000_000));
+    tunnel.moving.peer(PEER).unwrap();
+    assert!(
+        tunnel
+            .world()
+            .notices
+            .contains(&Notice::Refresh { index: 1 })
+    );
+    tunnel.renew();
+    assert!(!tunnel.is_in_kernel());
+    tunnel.check();
+}
+
+#[test]
+fn a_format_that_the_kernel_lacks_ends_with_its_session() {
+    let mut tunnel = Tunnel::new();
+    for _ in 0..3 {
+        tunnel.install(Layout::Epoch { peer_id: 3 });
+        tunnel.seal();
+        tunnel.check();
+        wish(&tunnel, true);
+    }
+    assert_eq!(wish(&tunnel, true), [], "new keys would not help");
+    assert!(tunnel.wish.is_for_kernel() && !tunnel.is_in_kernel());
+    tunnel.moving.remove_peer(PEER);
+    tunnel.moving.add_peer(PEER, Follows::Stay);
+    tunnel.moving.set_line(PEER, line(1));
+    tunnel.keys.clear();
+    tunnel.renew();
+    assert!(tunnel.is_in_kernel());
+}
+
+#[test]
+fn keys_that_the_kernel_half_took_end_the_session() {
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    wish(&tunnel, true);
+    tunnel.world().fails = Some(Step::ComeUp);
+    assert!(!tunnel.install(LAYOUT));
+    assert!(!tunnel.wish.is_for_kernel());
+    tunnel.moving.remove_peer(PEER);
+    assert!(!tunnel.world().made && tunnel.world().steered.is_empty());
+}
+
+#[test]
+fn packets_that_cannot_be_led_back_end_the_interface() {
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    wish(&tunnel, true);
+    tunnel.renew();
+    tunnel.world().fails = Some(Step::Lead);
+    tunnel.moving.remove_peer(PEER);
+    assert!(tunnel.world().gone);
+}
+
+#[test]
+fn figures_are_those_of_both() {
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    let bytes = |plane: &Fake, bytes| {
+        plane.change_peer(PEER, |it| (it.rx_bytes, it.tx_bytes) = (bytes, 2 * bytes));
+    };
+    let seen = |tunnel: &Tunnel| {
+        let peer = tunnel.moving.peer(PEER).unwrap();
+        (peer.rx_bytes, peer.tx_bytes)
+    };
+    bytes(&tunnel.moving.user, 5);
+    wish(&tunnel, true);
+    tunnel.renew();
+    let heard = Instant::now();
+    {
+        let state = tunnel.moving.state();
+        let kernel = state.kernel.as_ref().unwrap();
+        bytes(kernel, 7);
+        kernel.change_peer(PEER, |it| it.heard = Some(heard));
+    }
+    assert_eq!(seen(&tunnel), (12, 24));
+    let peer = tunnel.moving.peer(PEER).unwrap();
+    assert_eq!(peer.times.last_received, Some(heard));
+    assert!(peer.times.last_sent >= Some(heard), "the kernel pings");
+    wish(&tunnel, false);
+    tunnel.renew();
+    tunnel.remove();
+    tunnel.remove();
+    assert!(!tunnel.world().made);
+    assert_eq!(seen(&tunnel), (12, 24), "and do not fall");
+}
+
+#[test]
+fn both_follow_the_peer_to_another_address() {
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    wish(&tunnel, true);
+    tunnel.renew();
+    let lines = |tunnel: &Tunnel| {
+        let state = tunnel.moving.state();
+        let kernel = state.kernel.as_ref().unwrap().peer(PEER).unwrap();
+        [tunnel.moving.user.peer(PEER).unwrap().line, kernel.line]
+    };
+    tunnel
+        .moving
+        .user
+        .change_peer(PEER, |it| it.line = Some(line(2)));
+    assert_eq!(tunnel.moving.peer(PEER).unwrap().line, Some(line(2)));
+    assert_eq!(lines(&tunnel), [Some(line(2)); 2]);
+    {
+        let state = tunnel.moving.state();
+        let kernel = state.kernel.as_ref().unwrap();
+        kernel.change_peer(PEER, |it| it.line = Some(line(3)));
+    }
+    assert_eq!(tunnel.moving.peer(PEER).unwrap().line, Some(line(3)));
+    assert_eq!(lines(&tunnel), [Some(line(3)); 2]);
+}
