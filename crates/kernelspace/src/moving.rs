@@ -28,6 +28,12 @@ pub(crate) const PEER: PeerId = PeerId(0);
 /// for the handshake window, 60 s.
 const DRAIN: Duration = Duration::from_secs(150);
 
+/// How many renewals in a row may leave the tunnel in user space because trains still wait.
+const TRIES: u32 = 3;
+
+/// Why a tunnel with a rate limit stays in user space.
+const LIMITED: &str = "shaper: the kernel's data plane does not limit rates";
+
 /// Pauses between requests for new keys: the first one, which is longer than a handshake, and the longest.
 const PAUSE: Duration = Duration::from_secs(4);
 const PAUSE_MAX: Duration = Duration::from_secs(256);
@@ -86,7 +92,15 @@ struct State<P: ?Sized, B> {
     /// Packets for the peer are led to the kernel.
     is_led: bool,
     line: Option<Line>,
+    /// The pings and the allowed silence of the session.
     ping: Option<Duration>,
+    silence: Option<Duration>,
+    /// Since when the kernel seals.
+    began: Option<Instant>,
+    /// The tunnel has a rate limit.
+    is_limited: bool,
+    /// Renewals in a row that trains kept in user space.
+    in_vain: u32,
     /// The kernel can move the packets of the next session only.
     waits: bool,
     /// Since when the kernel does not seal any more.
@@ -98,12 +112,13 @@ struct State<P: ?Sized, B> {
     past: Past,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Past {
     outbound: PipelineCounts,
     inbound: PipelineCounts,
     rx_bytes: u64,
     tx_bytes: u64,
+    drops: Vec<(&'static str, u64)>,
 }
 
 impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
@@ -122,6 +137,10 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
                 is_led: false,
                 line: None,
                 ping: None,
+                silence: None,
+                began: None,
+                is_limited: false,
+                in_vain: 0,
                 waits: false,
                 left: None,
                 ask_at: None,
@@ -135,17 +154,33 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the kernel is to move the packets. Refuses the wish while there is a rate limit.
+    fn wishes_kernel(&self, state: &State<P, B>) -> bool {
+        if state.is_limited {
+            self.wish.refuse(LIMITED);
+        }
+        self.wish.is_for_kernel()
+    }
+
+    /// Stops trains to user space while the kernel moves packets or is to do so with the next keys.
+    fn keep_singles(&self, state: &mut State<P, B>) {
+        let next = self.wish.is_for_kernel() && !state.waits;
+        state.beside.keep_singles(state.kernel.is_some() || next);
+    }
+
     /// Asks for new keys if the wished data plane has not got the newest ones, and ends a kernel's side that is not
     /// needed any more.
     fn drive(&self, state: &mut State<P, B>, now: Instant) {
-        let wished = self.wish.is_for_kernel();
-        if wished {
-            state.beside.keep_singles(true);
-        }
+        let wished = self.wishes_kernel(state);
+        self.keep_singles(state);
         match state.keys.last() {
             Some(newest) if newest.kernel != wished && !(wished && state.waits) => {
-                if state.ask_at.is_none_or(|at| now >= at) {
-                    let index = newest.session;
+                let index = newest.session;
+                // An idle socket stops trains with its next datagram, which the handshake brings at the latest.
+                let is_ready = !wished || state.beside.has_singles();
+                let is_first = state.pause == PAUSE;
+                let at = *state.ask_at.get_or_insert(now + PAUSE);
+                if now >= at || (is_first && is_ready) {
                     self.control.notify(PEER, Notice::Refresh { index });
                     state.ask_at = Some(now + state.pause);
                     state.pause = (2 * state.pause).min(PAUSE_MAX);
@@ -156,6 +191,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         if !wished && state.left.is_some_and(|at| now >= at + DRAIN) {
             self.end_kernel(state);
         }
+        state.keep_alive(now);
     }
 
     /// Makes the kernel's side ready for these keys. Returns whether it is.
@@ -183,7 +219,11 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         };
         state.beside.keep_singles(true);
         if !state.beside.has_singles() {
-            log::debug!("trains still wait; the kernel has to get later keys");
+            state.in_vain += 1;
+            if state.in_vain >= TRIES {
+                self.wish
+                    .refuse("the UDP socket never runs empty, so trains of packets would mix both data planes' keys");
+            }
             return false;
         }
         if state.kernel.is_none() {
@@ -243,9 +283,16 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         }
     }
 
+    /// Ends a kernel's side without keys.
+    fn end_unused(&self, state: &mut State<P, B>) {
+        if !state.keys.iter().any(|it| it.kernel) {
+            self.end_kernel(state);
+        }
+    }
+
     /// Ends the kernel's side with all its keys.
     fn end_kernel(&self, state: &mut State<P, B>) {
-        state.left = None;
+        (state.left, state.began) = (None, None);
         let Some(kernel) = state.kernel.take() else {
             return;
         };
@@ -261,9 +308,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         state.past.add(&statistics, &peer.unwrap_or_default());
         drop(kernel);
         state.beside.end();
-        if !self.wish.is_for_kernel() {
-            state.beside.keep_singles(false);
-        }
+        self.keep_singles(state);
         if self.wish.seals(false) {
             log::info!("Data plane: this program moves the packets");
         }
@@ -316,7 +361,23 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
 impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> State<P, B> {
     /// The wished data plane has the newest keys: the next wish need not wait.
     fn is_fulfilled(&mut self) {
-        (self.ask_at, self.pause) = (None, PAUSE);
+        (self.ask_at, self.pause, self.in_vain) = (None, PAUSE, 0);
+    }
+
+    /// Has the kernel ping and watch the peer while it seals. It hears only packets of its own keys, so it allows a
+    /// longer silence while the peer may still seal with keys in user space.
+    fn keep_alive(&self, now: Instant) {
+        let Some(kernel) = self.kernel.as_deref().filter(|_| self.seals_in_kernel()) else {
+            return;
+        };
+        let heard_after = |began| {
+            let heard = kernel.peer(PEER).and_then(|it| it.heard);
+            heard.is_some_and(|at| at > began)
+        };
+        let has_moved = self.keys.iter().all(|it| it.kernel)
+            || (self.began).is_none_or(|it| now >= it + DRAIN || heard_after(it));
+        let more = if has_moved { Duration::ZERO } else { DRAIN };
+        kernel.keep_alive(PEER, self.ping, self.silence.map(|it| it + more));
     }
 
     /// Notes who has these keys, the newest ones.
@@ -356,6 +417,12 @@ impl Past {
         ] {
             sum.packets += more.packets;
             sum.bytes += more.bytes;
+        }
+        for (name, count) in &statistics.drops {
+            match self.drops.iter_mut().find(|(it, _)| it == name) {
+                Some((_, sum)) => *sum += count,
+                None => self.drops.push((name, *count)),
+            }
         }
         self.rx_bytes += peer.rx_bytes;
         self.tx_bytes += peer.tx_bytes;

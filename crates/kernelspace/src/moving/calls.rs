@@ -1,6 +1,6 @@
 //! Control's calls to a tunnel that moves: which data plane each is for.
 
-use super::{Beside, Moving};
+use super::{Beside, DRAIN, Moving};
 use openvpn::data::cipher::CipherError;
 use openvpn::data::protocol::Material;
 use openvpn::data::wire::OpenVpn as Packets;
@@ -69,7 +69,8 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
         let mut state = self.state();
         self.end_kernel(&mut state);
         state.keys.clear();
-        (state.sealing, state.line, state.ping) = (None, None, None);
+        (state.sealing, state.line) = (None, None);
+        (state.ping, state.silence) = (None, None);
         (state.past.rx_bytes, state.past.tx_bytes) = (0, 0);
         state.waits = false;
         state.is_fulfilled();
@@ -142,8 +143,10 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
         peer.rx_bytes += kernel.rx_bytes;
         peer.tx_bytes += kernel.tx_bytes;
         peer.heard = peer.heard.max(kernel.heard);
-        // The kernel would count only packets of its own keys as signs of life.
-        peer.times.last_received = peer.times.last_received.max(kernel.heard);
+        // The kernel reports the silence of a peer that seals with its keys, or may still do so after it has stopped.
+        let watches = state.seals_in_kernel() || state.left.is_some_and(|at| now < at + DRAIN);
+        let alive = kernel.times.last_received.filter(|_| watches);
+        peer.times.last_received = peer.times.last_received.max(kernel.heard).max(alive);
         if state.seals_in_kernel() {
             // The kernel pings in time.
             peer.times.last_sent = Some(now);
@@ -163,10 +166,8 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
 
     fn keep_alive(&self, id: PeerId, ping: Option<Duration>, silence: Option<Duration>) {
         let mut state = self.state();
-        state.ping = ping;
-        if let Some(kernel) = state.kernel.as_ref().filter(|_| state.seals_in_kernel()) {
-            kernel.keep_alive(id, ping, None);
-        }
+        (state.ping, state.silence) = (ping, silence);
+        state.keep_alive(Instant::now());
         self.user.keep_alive(id, ping, silence);
     }
 
@@ -187,13 +188,19 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
         let session = keys.session;
         // Numbers come again.
         self.take(&mut state, session);
-        if self.wish.is_for_kernel() && self.prepare(&mut state, &keys.material) {
-            let given = self.give(&mut state, keys);
-            state.is_fulfilled();
-            return given.map_err(|why| {
-                self.wish.refuse(&why);
-                KeyError::Unable(why)
-            });
+        if self.wishes_kernel(&state) && self.prepare(&mut state, &keys.material) {
+            match self.give(&mut state, copy_of(&keys)) {
+                Ok(name) => {
+                    state.is_fulfilled();
+                    return Ok(name);
+                }
+                Err(why) => {
+                    self.wish.refuse(&why);
+                    // Nothing was sealed with these keys. Packets reach them only if all steps succeed.
+                    self.take(&mut state, session);
+                    self.end_unused(&mut state);
+                }
+            }
         }
         let added = self.user.add_keys(id, keys)?;
         state.hold(session, false);
@@ -205,10 +212,10 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
 
     fn send_with(&self, id: PeerId, session: u32) {
         let mut state = self.state();
+        let now = Instant::now();
         let in_kernel = match state.kernel_with(session) {
             Some(kernel) => {
                 kernel.send_with(id, session);
-                kernel.keep_alive(id, state.ping, None);
                 true
             }
             None => {
@@ -217,21 +224,22 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
             }
         };
         state.sealing = Some(session);
-        if !self.lead(&mut state, in_kernel) {
-            return;
-        }
-        if !self.wish.seals(in_kernel) {
-            return;
-        }
         if in_kernel {
             state.left = None;
-            log::info!("Data plane: the kernel moves the packets");
-        } else {
-            if let Some(kernel) = &state.kernel {
-                kernel.keep_alive(id, None, None);
-            }
-            state.left = Some(Instant::now());
-            log::info!("Data plane: this program moves the packets");
+            state.began.get_or_insert(now);
+            state.keep_alive(now);
+        } else if let Some(kernel) = &state.kernel {
+            kernel.keep_alive(id, None, None);
+            state.began = None;
+            state.left.get_or_insert(now);
+        }
+        if self.lead(&mut state, in_kernel) && self.wish.seals(in_kernel) {
+            let mover = if in_kernel {
+                "the kernel"
+            } else {
+                "this program"
+            };
+            log::info!("Data plane: {mover} moves the packets");
         }
     }
 
@@ -242,9 +250,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
     fn remove_keys(&self, _: PeerId, session: u32) {
         let mut state = self.state();
         self.take(&mut state, session);
-        if !state.keys.iter().any(|it| it.kernel) {
-            self.end_kernel(&mut state);
-        }
+        self.end_unused(&mut state);
     }
 
     fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
@@ -300,10 +306,9 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
     }
 
     fn set_rate(&self, rate: Option<u64>) {
-        if rate.is_some() {
-            self.wish
-                .refuse("shaper: the kernel's data plane does not limit rates");
-        }
+        let mut state = self.state();
+        state.is_limited = rate.is_some();
+        self.wishes_kernel(&state);
         self.user.set_rate(rate);
     }
 
@@ -334,13 +339,13 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
 
     fn statistics(&self) -> Statistics {
         let state = self.state();
-        let mut sum = state.past;
+        let mut sum = state.past.clone();
         let mut statistics = self.user.statistics();
         if let Some(kernel) = &state.kernel {
             let its = kernel.statistics();
             sum.add(&its, &PeerState::default());
-            statistics.drops.extend(its.drops);
         }
+        statistics.drops.extend(sum.drops);
         for (all, more) in [
             (&mut statistics.outbound, sum.outbound),
             (&mut statistics.inbound, sum.inbound),
@@ -349,6 +354,23 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
             all.bytes += more.bytes;
         }
         statistics
+    }
+}
+
+/// A copy for the kernel, which may refuse it. Both copies erase themselves.
+fn copy_of(keys: &SessionKeys<Material>) -> SessionKeys<Material> {
+    let material = &keys.material;
+    SessionKeys {
+        session: keys.session,
+        remote: keys.remote,
+        material: Material {
+            keys: material.keys.clone(),
+            shape: material.shape.clone(),
+            allow_insecure: material.allow_insecure,
+        },
+        receive: keys.receive,
+        send: keys.send,
+        confirm: keys.confirm,
     }
 }
 

@@ -8,7 +8,7 @@ use openvpn::data::protocol::session_keys;
 use openvpn::data::wire::Layout;
 use openvpn::keys::KeyMaterial;
 use openvpn::session::DataKeys;
-use plane::fake::FakeDataPlane;
+use plane::fake::{Call, FakeDataPlane};
 use plane::{DataPlane, Endpoint, LineId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -39,6 +39,8 @@ struct World {
 enum Step {
     Begin,
     ComeUp,
+    /// More keys are steered than before.
+    Steer,
     Lead,
 }
 
@@ -92,7 +94,13 @@ impl Beside<Fake> for Side {
     }
 
     fn steer(&mut self, key_ids: &[u8]) -> Result<(), String> {
-        world(&self.0).steered = key_ids.iter().map(|it| u32::from(*it)).collect();
+        let steered: BTreeSet<u32> = key_ids.iter().map(|it| u32::from(*it)).collect();
+        let grows = !steered.is_subset(&world(&self.0).steered);
+        let mut world = match grows {
+            true => self.step(Step::Steer)?,
+            false => world(&self.0),
+        };
+        world.steered = steered;
         Ok(())
     }
 
@@ -304,7 +312,7 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let step = prop::sample::select(vec![Step::Begin, Step::Lead]);
+    let step = prop::sample::select(vec![Step::Begin, Step::ComeUp, Step::Steer, Step::Lead]);
     prop_oneof![
         4 => Just(Act::Install),
         4 => Just(Act::Seal),
@@ -325,7 +333,7 @@ proptest! {
             match act {
                 Act::Install => {
                     // Keys that never sealed make room for the next ones.
-                    tunnel.install(LAYOUT);
+                    prop_assert!(tunnel.install(LAYOUT), "the session goes on");
                 }
                 Act::Seal => tunnel.seal(),
                 Act::Remove => tunnel.remove(),
@@ -410,6 +418,7 @@ fn what_the_kernel_cannot_do_stays_in_user_space_without_an_end() {
         );
         assert!(!tunnel.wish.is_for_kernel() && !tunnel.is_in_kernel());
         assert_eq!(wish(&tunnel, false), []);
+        assert!(!tunnel.world().keeps_singles, "trains again");
     }
     // A limit that comes later.
     let mut tunnel = Tunnel::new();
@@ -450,15 +459,187 @@ fn a_format_that_the_kernel_lacks_ends_with_its_session() {
 }
 
 #[test]
-fn keys_that_the_kernel_half_took_end_the_session() {
+fn keys_that_the_kernel_refuses_go_to_user_space() {
+    for step in [Step::ComeUp, Step::Steer] {
+        let mut tunnel = Tunnel::new();
+        tunnel.renew();
+        wish(&tunnel, true);
+        tunnel.world().fails = Some(step);
+        tunnel.renew();
+        tunnel.check();
+        assert!(!tunnel.wish.is_for_kernel() && !tunnel.is_in_kernel());
+        assert!(!tunnel.world().made && !tunnel.world().keeps_singles);
+        // The next wish works.
+        wish(&tunnel, true);
+        tunnel.renew();
+        assert!(tunnel.is_in_kernel());
+        // The kernel keeps the keys that it has.
+        tunnel.world().fails = Some(Step::Steer);
+        tunnel.install(LAYOUT);
+        tunnel.check();
+        assert!(tunnel.is_in_kernel() && !tunnel.wish.is_for_kernel());
+        tunnel.seal();
+        tunnel.check();
+        assert!(!tunnel.is_in_kernel());
+    }
+}
+
+/// The latest pings and allowed silence of a data plane, in seconds.
+fn kept_alive(plane: &Fake) -> Option<(Option<u64>, Option<u64>)> {
+    let seconds = |time: Option<Duration>| time.map(|it| it.as_secs());
+    let calls = plane.take_calls().into_iter();
+    let mut kept = calls.filter_map(|call| match call {
+        Call::KeepAlive(_, ping, silence) => Some((seconds(ping), seconds(silence))),
+        _ => None,
+    });
+    kept.next_back()
+}
+
+impl Tunnel {
+    fn with_kernel<T>(&self, look: impl FnOnce(&Fake) -> T) -> T {
+        look(self.moving.state().kernel.as_ref().unwrap())
+    }
+
+    /// When the peer was last alive.
+    fn alive(&self) -> Option<Instant> {
+        self.moving.peer(PEER).unwrap().times.last_received
+    }
+}
+
+#[test]
+fn the_kernel_watches_an_idle_peer() {
+    let seconds = |it| Some(Duration::from_secs(it));
+    let is_heard = |tunnel: &Tunnel, heard| {
+        tunnel.with_kernel(|it| it.change_peer(PEER, |it| it.times.last_received = heard));
+    };
     let mut tunnel = Tunnel::new();
     tunnel.renew();
+    tunnel.moving.keep_alive(PEER, seconds(10), seconds(60));
     wish(&tunnel, true);
-    tunnel.world().fails = Some(Step::ComeUp);
-    assert!(!tunnel.install(LAYOUT));
-    assert!(!tunnel.wish.is_for_kernel());
-    tunnel.moving.remove_peer(PEER);
-    assert!(!tunnel.world().made && tunnel.world().steered.is_empty());
+    tunnel.renew();
+    let drain = DRAIN.as_secs();
+    // The peer may still seal with the keys in user space.
+    assert_eq!(
+        tunnel.with_kernel(kept_alive),
+        Some((Some(10), Some(60 + drain)))
+    );
+    // Pings move nothing but the kernel's own timer.
+    let now = Instant::now();
+    is_heard(&tunnel, Some(now));
+    assert_eq!(tunnel.alive(), Some(now));
+    // Packets of the kernel's keys show that the peer has moved, and so does time.
+    let later = tunnel.moving.state().began.unwrap() + Duration::from_millis(1);
+    tunnel.with_kernel(|it| it.change_peer(PEER, |it| it.heard = Some(later)));
+    tunnel.alive();
+    assert_eq!(tunnel.with_kernel(kept_alive), Some((Some(10), Some(60))));
+    tunnel.with_kernel(|it| it.change_peer(PEER, |it| it.heard = None));
+    tunnel.alive();
+    assert_eq!(
+        tunnel.with_kernel(kept_alive),
+        Some((Some(10), Some(60 + drain)))
+    );
+    tunnel.moving.state().began = now.checked_sub(DRAIN);
+    tunnel.alive();
+    assert_eq!(tunnel.with_kernel(kept_alive), Some((Some(10), Some(60))));
+    // The kernel has found the peer silent.
+    is_heard(&tunnel, None);
+    assert_eq!(tunnel.alive(), None);
+    // Back in user space, the kernel hears a peer that still has its keys, and removes none.
+    is_heard(&tunnel, Some(now));
+    wish(&tunnel, false);
+    tunnel.renew();
+    assert_eq!(tunnel.with_kernel(kept_alive), Some((None, None)));
+    assert_eq!(tunnel.alive(), Some(now));
+    let long_ago = now.checked_sub(DRAIN);
+    tunnel.wish.set(true, "the kernel's side stays");
+    tunnel.moving.state().left = long_ago;
+    assert_eq!(tunnel.alive(), None);
+}
+
+#[test]
+fn a_session_that_begins_in_the_kernel_has_its_own_limit_at_once() {
+    let mut tunnel = Tunnel::new();
+    tunnel.wish.set(true, "asked for");
+    tunnel.renew();
+    let silence = Some(Duration::from_secs(60));
+    tunnel.moving.keep_alive(PEER, None, silence);
+    assert_eq!(tunnel.with_kernel(kept_alive), Some((None, Some(60))));
+    tunnel.moving.keep_alive(PEER, None, None);
+    assert_eq!(tunnel.with_kernel(kept_alive), Some((None, None)));
+}
+
+#[test]
+fn a_rate_limit_refuses_the_kernel_before_and_after_the_wish() {
+    let mut tunnel = Tunnel::new();
+    tunnel.moving.set_rate(Some(1_000_000));
+    for _ in 0..2 {
+        tunnel.wish.set(true, "asked for");
+        tunnel.renew();
+        assert!(!tunnel.is_in_kernel() && !tunnel.wish.is_for_kernel());
+        assert_eq!(wish(&tunnel, true), []);
+        assert!(tunnel.wish.why().contains("shaper"));
+        assert!(!tunnel.world().keeps_singles);
+    }
+    tunnel.moving.set_rate(None);
+    wish(&tunnel, true);
+    tunnel.renew();
+    assert!(tunnel.is_in_kernel());
+}
+
+#[test]
+fn trains_come_again_when_the_kernel_is_not_used() {
+    // A wish that is withdrawn, and a format for which it waits.
+    for layout in [LAYOUT, Layout::Epoch { peer_id: 3 }] {
+        let mut tunnel = Tunnel::new();
+        tunnel.renew();
+        wish(&tunnel, true);
+        assert!(tunnel.world().keeps_singles);
+        if layout == LAYOUT {
+            tunnel.wish.set(false, "withdrawn");
+        }
+        tunnel.install(layout);
+        tunnel.moving.peer(PEER).unwrap();
+        assert!(!tunnel.world().keeps_singles);
+    }
+}
+
+#[test]
+fn a_socket_that_never_runs_empty_does_not_renew_for_ever() {
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    tunnel.world().trains = true;
+    assert_eq!(wish(&tunnel, true), [], "no renewal while trains wait");
+    let mut asked = 0;
+    while tunnel.wish.is_for_kernel() {
+        tunnel.moving.state().ask_at = Some(Instant::now());
+        asked += wish(&tunnel, true).len();
+        tunnel.renew();
+    }
+    assert_eq!(asked, TRIES as usize);
+    assert!(tunnel.wish.why().contains("never runs empty"));
+    tunnel.world().trains = false;
+    wish(&tunnel, true);
+    tunnel.renew();
+    assert!(tunnel.is_in_kernel());
+}
+
+#[test]
+fn a_kernel_that_gets_no_packets_stops_its_pings() {
+    let mut tunnel = Tunnel::new();
+    tunnel.renew();
+    let ping = Some(Duration::from_secs(10));
+    tunnel.moving.keep_alive(PEER, ping, None);
+    wish(&tunnel, true);
+    tunnel.world().fails = Some(Step::Lead);
+    tunnel.renew();
+    tunnel.check();
+    assert!(!tunnel.is_in_kernel() && !tunnel.wish.is_for_kernel());
+    assert_eq!(tunnel.with_kernel(kept_alive), Some((Some(10), None)));
+    tunnel.renew();
+    assert_eq!(tunnel.with_kernel(kept_alive), Some((None, None)));
+    tunnel.moving.state().left = Instant::now().checked_sub(DRAIN);
+    tunnel.moving.peer(PEER).unwrap();
+    assert!(!tunnel.world().made);
 }
 
 #[test]
@@ -494,6 +675,12 @@ fn figures_are_those_of_both() {
         kernel.change_peer(PEER, |it| it.heard = Some(heard));
     }
     assert_eq!(seen(&tunnel), (12, 24));
+    tunnel.with_kernel(|it| {
+        it.set_statistics(Statistics {
+            drops: vec![("kernel_inbound", 4)],
+            ..Statistics::default()
+        });
+    });
     let peer = tunnel.moving.peer(PEER).unwrap();
     assert_eq!(peer.times.last_received, Some(heard));
     assert!(peer.times.last_sent >= Some(heard), "the kernel pings");
@@ -503,6 +690,10 @@ fn figures_are_those_of_both() {
     tunnel.remove();
     assert!(!tunnel.world().made);
     assert_eq!(seen(&tunnel), (12, 24), "and do not fall");
+    assert_eq!(tunnel.moving.statistics().drops, [("kernel_inbound", 4)]);
+    wish(&tunnel, true);
+    tunnel.renew();
+    assert_eq!(tunnel.moving.statistics().drops, [("kernel_inbound", 4)]);
 }
 
 #[test]

@@ -233,12 +233,16 @@ impl UdpSocket {
         if !singles.wanted.load(Ordering::Relaxed) && !singles.are_kept() {
             return;
         }
-        self.take_trains(false);
+        if !self.set_gro(false) {
+            return;
+        }
         // Datagrams that arrived since the socket was empty may be a train, which the kernel no longer splits.
         if is_readable(&self.fd, Duration::ZERO) {
             self.take_trains(true);
             return;
         }
+        // Only now, as other threads may read it.
+        singles.on.store(true, Ordering::Relaxed);
         singles.wanted.store(false, Ordering::Relaxed);
         let before = singles.in_vain.load(Ordering::Relaxed);
         singles
@@ -248,10 +252,14 @@ impl UdpSocket {
 
     /// Makes the kernel deliver trains, or single datagrams.
     fn take_trains(&self, wanted: bool) {
-        let result = set_int(&self.fd, libc::SOL_UDP, libc::UDP_GRO, wanted.into());
-        if result.is_ok() {
+        if self.set_gro(wanted) {
             self.singles.on.store(!wanted, Ordering::Relaxed);
         }
+    }
+
+    /// Sets the socket option. Returns whether the kernel took it.
+    fn set_gro(&self, wanted: bool) -> bool {
+        set_int(&self.fd, libc::SOL_UDP, libc::UDP_GRO, wanted.into()).is_ok()
     }
 }
 
