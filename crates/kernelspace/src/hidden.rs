@@ -29,6 +29,8 @@ pub(crate) struct Hidden {
     ports: Vec<SharedPort>,
     /// The hidden interface and its sockets, while there is one.
     side: Option<(u32, Arc<Sockets>)>,
+    /// This program has added clsact to the TUN.
+    clsact: bool,
     /// Takes the privileges of new threads away.
     confine: fn(),
 }
@@ -50,13 +52,13 @@ impl Hidden {
             netlink: Netlink::open()?,
             ports: Vec::new(),
             side: None,
+            clsact: false,
             confine,
         })
     }
 
     fn start(&mut self) -> Result<Plane<Linux>, StartError> {
-        // Of a program that gave this TUN on without ending the redirection.
-        let _ = self.netlink.end_redirection(self.tun, Redirection::Leaving);
+        self.clsact |= self.netlink.add_clsact(self.tun)?;
         let io = |what| move |source| StartError::Io { what, source };
         let name = format!("{NAME}{}", self.tun);
         let (plane, index) = interface::start_one(&name, Arc::clone(&self.control))?;
@@ -77,6 +79,7 @@ impl Hidden {
         let mtu = self.netlink.mtu(self.tun)?;
         self.netlink.set_mtu(index, mtu)?;
         let _ = self.netlink.set_no_link_local(index);
+        self.netlink.add_clsact(index)?;
         self.netlink
             .redirect(index, self.tun, Redirection::Entering)?;
         self.side = Some((index, plane.sockets()));
@@ -111,7 +114,10 @@ impl Beside<AnyPlane> for Hidden {
         let started = self.start();
         match started {
             Ok(plane) => Ok(Box::new(plane)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => {
+                self.end();
+                Err(error.to_string())
+            }
         }
     }
 
@@ -147,6 +153,11 @@ impl Beside<AnyPlane> for Hidden {
 
     fn end(&mut self) {
         self.side = None;
+        if std::mem::take(&mut self.clsact)
+            && let Err(error) = self.netlink.remove_clsact(self.tun)
+        {
+            log::debug!("{error}");
+        }
     }
 }
 

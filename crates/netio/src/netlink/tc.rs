@@ -11,6 +11,7 @@ const HEADER_SIZE: usize = 20;
 
 // Message types of linux/rtnetlink.h.
 const RTM_NEWQDISC: u16 = 36;
+const RTM_DELQDISC: u16 = 37;
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
 
@@ -37,8 +38,10 @@ const STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
 const TCA_INGRESS_REDIR: u32 = 3;
 
-/// Priority of the filters, by which they are found again.
-const PRIORITY: u32 = 7;
+/// Priority of the filters, by which they are found again. No other program has a reason to use this number.
+const PRIORITY: u32 = 0x4d72;
+/// Number of the filter within its hash table. The kernel refuses a second one.
+const NODE: u32 = 0x7a1;
 /// All protocols (`ETH_P_ALL`), in network order.
 const ALL: u16 = 3u16.to_be();
 
@@ -52,26 +55,50 @@ pub enum Redirection {
 }
 
 impl Netlink {
-    /// Redirects all packets of the interface `from` to the interface `to`. Packets see the redirection whole or not at
-    /// all. A second call adds nothing.
+    /// Makes an interface ready for redirections. Returns whether this call has changed it, so that
+    /// [`remove_clsact`](Self::remove_clsact) can undo that.
     ///
     /// # Errors
-    /// The kernel lacks clsact, u32 or mirred, or has another filter of this priority there.
-    pub fn redirect(&mut self, from: u32, to: u32, which: Redirection) -> Result<(), NetlinkError> {
-        let mut qdisc = header(from, CLSACT_HANDLE, TC_H_CLSACT, 0);
-        qdisc.push_text(TCA_KIND, "clsact");
-        let added = self.change(
-            RTM_NEWQDISC,
-            &qdisc,
-            NLM_F_CREATE | NLM_F_EXCL,
-            "add clsact to interface",
-            format_args!("number {from}"),
+    /// The kernel lacks clsact, or the interface has a queueing discipline `ingress` (such as SQM's) in its place.
+    pub fn add_clsact(&mut self, index: u32) -> Result<bool, NetlinkError> {
+        let mut add = |flags| {
+            self.change(
+                RTM_NEWQDISC,
+                &clsact(index),
+                flags,
+                "add clsact to interface",
+                format_args!("number {index}"),
+            )
+        };
+        let made = match add(NLM_F_CREATE | NLM_F_EXCL) {
+            // The kernel refuses this one if the existing queueing discipline is of another kind.
+            Err(error) if error.is_exists() => add(NLM_F_CREATE).map(|()| false),
+            added => added.map(|()| true),
+        };
+        made.map_err(|error| error.about(self.label(index)))
+    }
+
+    /// Removes the place for redirections from an interface, and all filters in it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn remove_clsact(&mut self, index: u32) -> Result<(), NetlinkError> {
+        let removed = self.change(
+            RTM_DELQDISC,
+            &clsact(index),
+            0,
+            "remove clsact from interface",
+            format_args!("number {index}"),
         );
-        if let Err(error) = added
-            && !error.is_exists()
-        {
-            return Err(error.about(self.label(from)));
-        }
+        removed.map_err(|error| error.about(self.label(index)))
+    }
+
+    /// Redirects all packets of the interface `from`, which [is ready](Self::add_clsact), to the interface `to`. Packets
+    /// see the redirection whole or not at all. A second call adds nothing.
+    ///
+    /// # Errors
+    /// The kernel lacks u32 or mirred, or has another kind of filter with this priority there.
+    pub fn redirect(&mut self, from: u32, to: u32, which: Redirection) -> Result<(), NetlinkError> {
         let mut action = Body::attributes();
         action.push_text(TCA_ACT_KIND, "mirred");
         let parameters = Body::attributes().with(TCA_MIRRED_PARMS, &mirred(to, which));
@@ -81,7 +108,7 @@ impl Netlink {
         actions.push_body(1, &action);
         let mut options = Body::attributes().with(TCA_U32_SEL, &everything());
         options.push_body(TCA_U32_ACT, &actions);
-        let mut filter = filter(from, which);
+        let mut filter = filter(from, NODE, which);
         filter.push_body(TCA_OPTIONS, &options);
         let added = self.change(
             RTM_NEWTFILTER,
@@ -91,7 +118,9 @@ impl Netlink {
             format_args!("number {from}"),
         );
         match added {
-            Err(error) if !error.is_exists() => Err(error.about(self.label(from))),
+            Err(error) if !(error.is_exists() || error.errno() == Some(libc::ENOSPC)) => {
+                Err(error.about(self.label(from)))
+            }
             _ => Ok(()),
         }
     }
@@ -103,7 +132,7 @@ impl Netlink {
     pub fn end_redirection(&mut self, from: u32, which: Redirection) -> Result<(), NetlinkError> {
         let ended = self.change(
             RTM_DELTFILTER,
-            &filter(from, which),
+            &filter(from, 0, which),
             0,
             "stop redirecting the packets of interface",
             format_args!("number {from}"),
@@ -120,13 +149,19 @@ fn header(index: u32, handle: u32, parent: u32, info: u32) -> Body {
     Body::new(&header)
 }
 
-/// A message about our filter at one place of an interface.
-fn filter(index: u32, which: Redirection) -> Body {
+fn clsact(index: u32) -> Body {
+    let mut qdisc = header(index, CLSACT_HANDLE, TC_H_CLSACT, 0);
+    qdisc.push_text(TCA_KIND, "clsact");
+    qdisc
+}
+
+/// A message about our filter at one place of an interface, or with node 0 about all of our priority.
+fn filter(index: u32, node: u32, which: Redirection) -> Body {
     let parent = match which {
         Redirection::Leaving => AT_EGRESS,
         Redirection::Entering => AT_INGRESS,
     };
-    let mut body = header(index, 0, parent, PRIORITY << 16 | u32::from(ALL));
+    let mut body = header(index, node, parent, PRIORITY << 16 | u32::from(ALL));
     body.push_text(TCA_KIND, "u32");
     body
 }
@@ -159,13 +194,13 @@ mod tests {
 
     #[test]
     fn a_filter_says_where_and_what() {
-        let filter = filter(9, Redirection::Leaving);
+        let filter = filter(9, NODE, Redirection::Leaving);
         let words = [
             &[0; 4][..],
             &9u32.to_ne_bytes(),
-            &0u32.to_ne_bytes(),
+            &0x7a1u32.to_ne_bytes(),
             &0xffff_fff3u32.to_ne_bytes(),
-            &(7 << 16 | u32::from(3u16.to_be())).to_ne_bytes(),
+            &(0x4d72 << 16 | u32::from(3u16.to_be())).to_ne_bytes(),
             &8u16.to_ne_bytes(),
             &1u16.to_ne_bytes(),
             b"u32\0",
