@@ -4,7 +4,7 @@ use super::AnyPlane;
 use super::kernel::Linux;
 use super::owner::Owner;
 use super::plane::{Plane, StartError};
-use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnFamily, OvpnMode};
+use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnFamily, OvpnMode, Redirection};
 use plane::Control;
 use std::sync::Arc;
 
@@ -49,6 +49,21 @@ pub fn start(
     let index = netlink.index_of(&name)?;
     let plane = begin(&mut netlink, index, several, control)?;
     Ok((Box::new(plane), name, index))
+}
+
+/// Ends the redirection of a TUN that a killed process has left, and removes the interfaces of such processes.
+///
+/// # Errors
+/// Descriptor limits.
+pub fn clean(tun: u32) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    if (netlink.end_redirection(tun, Redirection::Leaving)).is_ok() {
+        log::info!(
+            "the interface's packets went to the kernel's data plane of a process that has ended"
+        );
+    }
+    sweep(&mut netlink);
+    Ok(())
 }
 
 /// Makes an interface of this name for one peer. Returns its data plane, which removes it, and its number.

@@ -27,7 +27,7 @@ use openvpn::data::wire::OpenVpn as Packets;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-pub use interface::{Started, start};
+pub use interface::{Started, clean, start};
 pub use plane::{DROPS, RUNG, StartError};
 pub use wish::Wish;
 

@@ -163,6 +163,8 @@ pub(super) fn start(
     if !device.null {
         let mut netlink = Netlink::open()?;
         link.index = netlink.index_of(&link.name)?;
+        #[cfg(feature = "kernel")]
+        kernelspace::clean(link.index)?;
         prepare(&mut netlink, link.index, mtu)?;
         let length = device.queue_length.unwrap_or(TXQUEUELEN);
         if let Err(e) = netlink.set_txqueuelen(link.index, length) {
