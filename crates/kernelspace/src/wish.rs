@@ -44,7 +44,7 @@ impl Wish {
     }
 
     /// Gives the wish for the kernel up for this reason.
-    pub(crate) fn refuse(&self, why: &str) {
+    pub fn refuse(&self, why: &str) {
         if self.is_for_kernel() {
             // The remedy in a refusal is for `kind = "kernel"`.
             let why = why.split(';').next().unwrap_or_default();

@@ -105,6 +105,18 @@ fn unfit(config: &OpenVpn) -> Option<String> {
 const NO_MSSFIX: &str = "mssfix: the kernel's data plane does not shorten TCP segments; a tun-mtu that fits the uplink, \
                          such as 1420, makes them short";
 
+/// Checks that `mssfix` has nothing to do for packets that fit an interface of this MTU.
+///
+/// # Errors
+/// The reason, and the remedy.
+#[cfg(feature = "kernel")]
+pub(super) fn check_mssfix(config: &OpenVpn, mtu: u16) -> Result<(), String> {
+    match (config.connections.iter()).any(|it| needs_mssfix(it, mtu)) {
+        true => Err(NO_MSSFIX.to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// Whether `mssfix` shortens segments of packets that fit an interface of this MTU.
 #[cfg(feature = "kernel")]
 fn needs_mssfix(connection: &Connection, mtu: u16) -> bool {
@@ -116,7 +128,7 @@ fn needs_mssfix(connection: &Connection, mtu: u16) -> bool {
     }
 }
 
-/// Why `auto` leaves the kernel to a server that pushes these options: user space can do what they ask for. `agreed` is
+/// Why `auto` leaves the kernel, or does not move a tunnel there, for a server that pushes these options: user space can do what they ask for. `agreed` is
 /// the cipher and layout, `framing` the framing of packets, and `mtu` the interface's.
 #[cfg(feature = "kernel")]
 pub(super) fn refused_push(

@@ -78,6 +78,15 @@ impl Choice {
         self.wish.is_some()
     }
 
+    /// Gives up the wish to move the tunnel to the kernel, for this reason. Returns whether the tunnel can be moved.
+    pub(in crate::openvpn) fn refuse_move(&self, why: &str) -> bool {
+        let Some(wish) = &self.wish else {
+            return false;
+        };
+        wish.refuse(why);
+        true
+    }
+
     /// Wishes for a data plane, if one is named. Returns the one that moves the packets at present.
     ///
     /// # Errors
@@ -89,9 +98,11 @@ impl Choice {
         let Some(wish) = &self.wish else {
             return match wanted {
                 None => Ok(if self.kernel() { "kernel" } else { "user" }),
-                Some(_) => Err("this tunnel cannot be moved: that needs dataplane.kind=auto, a configuration that the \
-                                kernel can serve, and an interface that this program has made"
-                    .to_owned()),
+                Some(_) => Err(
+                    "only a tunnel that dataplane.kind=auto has started in this program can be moved, and only \
+                     without user, group, static-challenge, auth-nocache and options that the kernel lacks"
+                        .to_owned(),
+                ),
             };
         };
         match wanted {
@@ -176,15 +187,33 @@ impl Choice {
     }
 }
 
-/// Whether a client's tunnel can be moved to the kernel while it runs. Another user could not open a second socket of
-/// its port.
+/// Whether a client's tunnel can be moved to the kernel while it runs. The MTU, on which `mssfix` depends, is known
+/// later.
 #[cfg(feature = "kernel")]
 fn can_move(config: &OpenVpn) -> bool {
+    config.client().is_some() && hindrance(config).is_none()
+}
+
+/// The option that keeps a client's tunnel out of the kernel, or from leaving it later.
+#[cfg(feature = "kernel")]
+fn hindrance(config: &OpenVpn) -> Option<String> {
+    if let Some(why) = unfit(config) {
+        return Some(why.split(';').next().unwrap_or_default().to_owned());
+    }
     let service = &config.service;
-    config.client().is_some()
-        && unfit(config).is_none()
-        && service.user.is_none()
-        && service.group.is_none()
+    let asks = (config.client()).is_some_and(|it| it.static_challenge.is_some());
+    let why = if service.user.is_some() || service.group.is_some() {
+        // Another user could not make the interface in user space, nor open a second socket of the port.
+        "user: after a change of user, the client could not go back to this program's data plane"
+    } else if asks {
+        // Leaving or entering the kernel takes a handshake, for which a password of one use is no longer valid.
+        "static-challenge: leaving the kernel would need a second answer"
+    } else if service.auth_nocache {
+        "auth-nocache: leaving the kernel would need the password again"
+    } else {
+        return None;
+    };
+    Some(why.to_owned())
 }
 
 /// Judges whether `auto` takes the kernel. Returns the reason for it, or the reason against it.
@@ -196,21 +225,8 @@ fn judge(config: &OpenVpn, measured: &[Compared]) -> Result<String, String> {
     if measured.is_empty() {
         return Err("not measured yet: run `millrace tune` as root".to_owned());
     }
-    if let Some(why) = unfit(config) {
-        return Err(why.split(';').next().unwrap_or_default().to_owned());
-    }
-    // Another user could not make the interface in user space if the kernel refused later.
-    let service = &config.service;
-    if service.user.is_some() || service.group.is_some() {
-        let why = "user: after a change of user, the client could not go back to this program's data plane";
-        return Err(why.to_owned());
-    }
-    // Leaving the kernel takes a second handshake, for which a password of one use is no longer valid.
-    if (config.client()).is_some_and(|it| it.static_challenge.is_some()) {
-        return Err("static-challenge: leaving the kernel would need a second answer".to_owned());
-    }
-    if service.auth_nocache {
-        return Err("auth-nocache: leaving the kernel would need the password again".to_owned());
+    if let Some(why) = hindrance(config) {
+        return Err(why);
     }
     if (config.connections.iter()).any(|it| needs_mssfix(it, terms::tun_mtu(it))) {
         return Err(super::NO_MSSFIX.to_owned());
@@ -289,6 +305,8 @@ mod tests {
             (CLIENT, "remote 192.0.2.2 1194 tcp", false),
             (CLIENT, "shaper 100000", false),
             (CLIENT, "user nobody", false),
+            (CLIENT, "auth-nocache", false),
+            (CLIENT, "auth-user-pass\nstatic-challenge Code 1", false),
             (SERVER, "", false),
         ] {
             let it = config(role, &format!("{port}\n{lines}"));
@@ -300,6 +318,9 @@ mod tests {
             assert!(!choice.kernel() && choice.wish_for(None) == Ok("user"));
             let (_, state) = choice.rung().unwrap();
             assert!(state.starts_with("off (auto: "), "{state}");
+            // The server pushes an option that the kernel lacks.
+            assert_eq!(choice.refuse_move("pushed"), moves);
+            assert!(!choice.is_for_kernel());
             assert_eq!(choice.wish_for(Some(Kind::Auto)).is_ok(), moves);
             assert!(!choice.is_for_kernel());
         }
