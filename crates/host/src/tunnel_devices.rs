@@ -61,9 +61,20 @@ pub fn server_ports(links: &[Link]) -> Vec<u16> {
     ports
 }
 
-/// Whether a network device is a TUN or a kernel WireGuard device.
+/// Whether a device is hidden behind a TUN: OpenVPN's data plane in the kernel, for a tunnel that has moved there. The
+/// index of the TUN follows the first letters.
+#[must_use]
+pub fn is_hidden(name: &str) -> bool {
+    let index = name.strip_prefix("mrk").unwrap_or_default();
+    !index.is_empty() && index.bytes().all(|it| it.is_ascii_digit())
+}
+
+/// Whether a network device is a TUN, a kernel WireGuard device, or hidden behind a TUN.
 #[must_use]
 pub fn is_tunnel(name: &str) -> bool {
+    if is_hidden(name) {
+        return true;
+    }
     let place = Path::new("/sys/class/net").join(name);
     let kind = fs::read_to_string(place.join("uevent")).unwrap_or_default();
     place.join("tun_flags").exists() || kind.lines().any(|line| line == "DEVTYPE=wireguard")
@@ -75,7 +86,9 @@ pub fn instead<'n>(
     up: impl Iterator<Item = &'n str>,
     is_known: impl Fn(&str) -> bool,
 ) -> Option<String> {
-    let mut others: Vec<&str> = up.filter(|it| is_tunnel(it) && !is_known(it)).collect();
+    let mut others: Vec<&str> = up
+        .filter(|it| is_tunnel(it) && !is_hidden(it) && !is_known(it))
+        .collect();
     others.truncate(4);
     (!others.is_empty()).then(|| {
         format!(
@@ -111,5 +124,8 @@ mod tests {
     fn what_is_no_tunnel_is_not_taken_for_one() {
         assert!(!is_tunnel("lo") && !is_tunnel("no-such-device"));
         assert_eq!(instead(["lo"].into_iter(), |_| false), None);
+        // A device behind a TUN is one, but not to be named in settings.
+        assert!(is_tunnel("mrk7") && !is_tunnel("mrk") && !is_tunnel("mrkx"));
+        assert_eq!(instead(["mrk7"].into_iter(), |_| false), None);
     }
 }

@@ -1,12 +1,11 @@
 //! Makes the interface, and removes interfaces that killed processes have left.
 
+use super::AnyPlane;
 use super::kernel::Linux;
 use super::owner::Owner;
 use super::plane::{Plane, StartError};
-use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnFamily, OvpnMode};
-use openvpn::data::wire::OpenVpn as Packets;
-use plane::{Control, Transports};
-use std::net::TcpStream;
+use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnFamily, OvpnMode, Redirection};
+use plane::Control;
 use std::sync::Arc;
 
 /// Number of names `tun0`, `tun1` and so on that are tried.
@@ -16,11 +15,7 @@ const NAMES: usize = 256;
 const ABSENT: u32 = 0;
 
 /// A data plane, with its interface's name and number.
-pub type Started = (
-    Box<dyn Transports<Protocol = Packets, Sockets = engine::Sockets, Connection = TcpStream>>,
-    String,
-    u32,
-);
+pub type Started = (Box<AnyPlane>, String, u32);
 
 /// Makes an interface with its data plane, for one peer or `several`. Its name is the given one, or the first free of
 /// `tun0` and so on. Dropping the data plane removes the interface.
@@ -52,14 +47,51 @@ pub fn start(
         }
     }?;
     let index = netlink.index_of(&name)?;
-    let plane = of(index, several, control);
-    match plane {
-        Ok(plane) => Ok((Box::new(plane), name, index)),
-        Err(error) => {
-            let _ = netlink.delete_link(index);
-            Err(error)
-        }
+    let plane = begin(&mut netlink, index, several, control)?;
+    Ok((Box::new(plane), name, index))
+}
+
+/// Ends the redirection of a TUN that a killed process has left, and removes the interfaces of such processes.
+///
+/// # Errors
+/// Descriptor limits.
+pub fn clean(tun: u32) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    if (netlink.end_redirection(tun, Redirection::Leaving)).is_ok() {
+        log::info!(
+            "the interface's packets went to the kernel's data plane of a process that has ended"
+        );
     }
+    sweep(&mut netlink);
+    Ok(())
+}
+
+/// Makes an interface of this name for one peer. Returns its data plane, which removes it, and its number.
+///
+/// # Errors
+/// See [`StartError`]. Nothing is left behind.
+pub(crate) fn start_one(
+    name: &str,
+    control: Arc<dyn Control>,
+) -> Result<(Plane<Linux>, u32), StartError> {
+    has_family(OvpnFamily::find()?)?;
+    let mut netlink = Netlink::open()?;
+    sweep(&mut netlink);
+    create(&mut netlink, name, OvpnMode::OnePeer)?;
+    let index = netlink.index_of(name)?;
+    begin(&mut netlink, index, false, control).map(|plane| (plane, index))
+}
+
+/// Starts the data plane of a new interface, which goes if that fails.
+fn begin(
+    netlink: &mut Netlink,
+    index: u32,
+    several: bool,
+    control: Arc<dyn Control>,
+) -> Result<Plane<Linux>, StartError> {
+    of(index, several, control).inspect_err(|_| {
+        let _ = netlink.delete_link(index);
+    })
 }
 
 fn of(index: u32, several: bool, control: Arc<dyn Control>) -> Result<Plane<Linux>, StartError> {

@@ -7,15 +7,48 @@
 
 #![forbid(unsafe_code)]
 
+mod hidden;
 mod interface;
 mod kernel;
 mod keys;
 mod listener;
+mod moving;
 mod owner;
 mod peer;
 mod peers;
 mod plane;
 mod receiver;
+mod wish;
 
-pub use interface::{Started, start};
+use ::plane::{Control, Transports};
+use engine::Sockets;
+use netio::netlink::NetlinkError;
+use openvpn::data::wire::OpenVpn as Packets;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+pub use interface::{Started, clean, start};
 pub use plane::{DROPS, RUNG, StartError};
+pub use wish::Wish;
+
+/// A data plane of either kind.
+pub type AnyPlane = dyn Transports<Protocol = Packets, Sockets = Sockets, Connection = TcpStream>;
+
+/// Makes a client's data plane in user space one that moves to the kernel and back, as wished. `tun` is the index of its
+/// interface, `control` hears of both data planes, and `confine` takes away the privileges of threads that were started.
+///
+/// The tunnel moves only while the sockets of its line [share their port](netio::udp::UdpSocket::share_port).
+///
+/// # Errors
+/// Descriptor limits.
+pub fn movable(
+    user: Box<AnyPlane>,
+    tun: u32,
+    control: Arc<dyn Control>,
+    wish: &Arc<Wish>,
+    confine: fn(),
+) -> Result<Box<AnyPlane>, NetlinkError> {
+    let hidden = hidden::Hidden::new(tun, Arc::clone(&control), Arc::clone(wish), confine)?;
+    let moving = moving::MovableTunnel::new(user, hidden, Arc::clone(wish), control);
+    Ok(Box::new(moving))
+}

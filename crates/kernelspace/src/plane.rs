@@ -141,6 +141,14 @@ impl Plane<Linux> {
 }
 
 impl<K> Plane<K> {
+    /// The sockets of the line.
+    pub(crate) fn sockets(&self) -> Arc<Sockets>
+    where
+        K: Kernel,
+    {
+        self.shared.peers().sockets()
+    }
+
     fn netlink(&self) -> std::sync::MutexGuard<'_, Netlink> {
         self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +158,7 @@ impl<K> Plane<K> {
     where
         K: Kernel,
     {
-        let sockets = self.shared.peers().sockets();
+        let sockets = self.sockets();
         let Some(socket) = sockets.of(family(endpoint)) else {
             return false;
         };
@@ -209,13 +217,13 @@ impl<K: Kernel> DataPlane for Plane<K> {
     }
 
     fn port(&self, line: LineId) -> Option<u16> {
-        let sockets = self.shared.peers().sockets();
+        let sockets = self.sockets();
         let first = sockets.iter().next().filter(|_| line == LineId::FIRST)?;
         Some(first.port())
     }
 
     fn set_mark(&self, _: LineId, mark: u32) -> io::Result<()> {
-        let sockets = self.shared.peers().sockets();
+        let sockets = self.sockets();
         sockets
             .iter()
             .try_for_each(|socket| socket.set_fwmark(mark))

@@ -19,6 +19,8 @@ mod route;
 mod rule;
 mod sets;
 mod source_nat;
+#[cfg(feature = "steer")]
+mod tc;
 
 use std::fmt;
 use std::io;
@@ -48,6 +50,8 @@ pub use ovpn::{
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};
 pub use source_nat::{Forwarded, SourceNat};
+#[cfg(feature = "steer")]
+pub use tc::Redirection;
 
 use request::Body;
 

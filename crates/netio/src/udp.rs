@@ -8,12 +8,16 @@ mod recv;
 mod selftest;
 pub(crate) mod send;
 pub(crate) mod socket;
+#[cfg(feature = "steer")]
+mod steer;
 
 pub use plane::{Ecn, Endpoint, Source};
 pub use recv::{Received, ReceivedTrain, RecvScratch, TRAIN_ROOM};
 pub use selftest::{SelfTest, self_test};
 pub use send::{SendReport, SendScratch, Train};
 pub use socket::{Family, MtuDiscovery, SocketError, SocketOptions, UdpSocket};
+#[cfg(feature = "steer")]
+pub use steer::SharedPort;
 
 /// Maximum number of segments of one `UDP_SEGMENT` send (Linux `UDP_MAX_SEGMENTS`; 128 since 6.9, but the smaller value
 /// works everywhere).

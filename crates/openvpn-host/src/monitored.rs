@@ -23,6 +23,15 @@ pub trait Monitored {
         let _ = number;
         false
     }
+    /// Moves the tunnel to a data plane, if one is named. Returns the one that moves the packets at present.
+    ///
+    /// # Errors
+    /// Says why the tunnel cannot be moved.
+    #[cfg(feature = "kernel")]
+    fn move_to(&mut self, wanted: Option<config::settings::Kind>) -> Result<&'static str, String> {
+        let _ = wanted;
+        Err("there is no tunnel yet".to_owned())
+    }
 }
 
 /// Status of a tunnel at one moment.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::guard::Pattern;
-use host::tunnel_devices::is_tunnel;
+use host::tunnel_devices::{is_hidden, is_tunnel};
 use netio::netlink::{Link, Netlink, NetlinkError};
 
 /// Where a probe starts.
@@ -96,7 +96,7 @@ impl Devices {
         let links = Netlink::open()?.links()?;
         let role = |name: &str| {
             let is_tunnel = match tunnels {
-                Some(patterns) => patterns.iter().any(|it| it.matches(name)),
+                Some(patterns) => patterns.iter().any(|it| it.matches(name)) || is_hidden(name),
                 None => is_tunnel(name),
             };
             match (is_tunnel, own.iter().any(|it| it == name)) {

@@ -16,8 +16,9 @@ const DNS: u16 = 53;
 const NAME_SERVERS_MAX: usize = 3;
 
 /// Name prefixes of interfaces that lead to no network at home: tunnels and container networks.
-const NOT_AT_HOME: [&str; 12] = [
-    "lo", "wg", "tun", "tap", "ppp", "mr-", "docker", "podman", "cni", "virbr", "veth", "lxc",
+const NOT_AT_HOME: [&str; 13] = [
+    "lo", "wg", "tun", "tap", "ppp", "mr-", "mrk", "docker", "podman", "cni", "virbr", "veth",
+    "lxc",
 ];
 
 /// The host's networks and addresses.

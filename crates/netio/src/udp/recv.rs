@@ -200,7 +200,7 @@ impl UdpSocket {
                     if scratch.0.headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
                         // The peer's MTU may be larger than ours: give every datagram full room for a while.
                         self.long_datagrams.store(LONG, Ordering::Relaxed);
-                        if self.gro.on() {
+                        if self.gro.on() && !self.singles.forbid_gro() {
                             self.take_trains(true);
                         }
                     }
@@ -230,15 +230,19 @@ impl UdpSocket {
     fn nothing_waits(&self) {
         let singles = &self.singles;
         singles.none_in_a_row();
-        if !singles.wanted.load(Ordering::Relaxed) {
+        if !singles.wanted.load(Ordering::Relaxed) && !singles.forbid_gro() {
             return;
         }
-        self.take_trains(false);
+        if !self.set_gro(false) {
+            return;
+        }
         // Datagrams that arrived since the socket was empty may be a train, which the kernel no longer splits.
         if is_readable(&self.fd, Duration::ZERO) {
             self.take_trains(true);
             return;
         }
+        // Only now, as other threads may read it.
+        singles.on.store(true, Ordering::Relaxed);
         singles.wanted.store(false, Ordering::Relaxed);
         let before = singles.in_vain.load(Ordering::Relaxed);
         singles
@@ -248,10 +252,14 @@ impl UdpSocket {
 
     /// Makes the kernel deliver trains, or single datagrams.
     fn take_trains(&self, wanted: bool) {
-        let result = set_int(&self.fd, libc::SOL_UDP, libc::UDP_GRO, wanted.into());
-        if result.is_ok() {
+        if self.set_gro(wanted) {
             self.singles.on.store(!wanted, Ordering::Relaxed);
         }
+    }
+
+    /// Sets the socket option. Returns whether the kernel took it.
+    fn set_gro(&self, wanted: bool) -> bool {
+        set_int(&self.fd, libc::SOL_UDP, libc::UDP_GRO, wanted.into()).is_ok()
     }
 }
 

@@ -6,6 +6,8 @@ use crate::rung::Rung;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+#[cfg(feature = "steer")]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -110,7 +112,13 @@ pub struct UdpSocket {
     pub aqm: Rung,
     /// Remaining receives of single datagrams with full room, after one that was longer than the receive stride.
     pub(super) long_datagrams: AtomicU32,
+    #[cfg(not(feature = "steer"))]
     pub(super) singles: Singles,
+    #[cfg(feature = "steer")]
+    pub(super) singles: Arc<Singles>,
+    /// The port, if a second socket may use it.
+    #[cfg(feature = "steer")]
+    pub(super) shared: Option<super::SharedPort>,
     /// Answers that a test gives in the kernel's place.
     #[cfg(feature = "simulated")]
     pub faults: crate::simulated::Faults,
@@ -122,6 +130,15 @@ impl UdpSocket {
     /// # Errors
     /// See [`SocketError`]. A feature that the kernel lacks is not an error.
     pub fn bind(family: Family, options: &SocketOptions) -> Result<Self, SocketError> {
+        Self::open(family, options, |_| Ok(()))
+    }
+
+    /// Like [`bind`](Self::bind); `before` prepares the socket before it is bound.
+    pub(super) fn open(
+        family: Family,
+        options: &SocketOptions,
+        before: impl FnOnce(&OwnedFd) -> io::Result<()>,
+    ) -> Result<Self, SocketError> {
         let domain = match family {
             Family::V4 => libc::AF_INET,
             Family::V6 => libc::AF_INET6,
@@ -189,7 +206,8 @@ impl UdpSocket {
         if let Some(bytes) = options.buffer {
             set_buffers(&fd, bytes);
         }
-        bind(&fd, family, options).map_err(|source| match source.raw_os_error() {
+        let bound = before(&fd).and_then(|()| bind(&fd, family, options));
+        bound.map_err(|source| match source.raw_os_error() {
             Some(libc::EADDRINUSE) => SocketError::PortInUse(options.port),
             Some(libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
             // If no address was requested, this error means that the family was switched off.
@@ -231,7 +249,9 @@ impl UdpSocket {
             mmsg,
             aqm,
             long_datagrams,
-            singles: Singles::default(),
+            singles: Default::default(),
+            #[cfg(feature = "steer")]
+            shared: None,
             #[cfg(feature = "simulated")]
             faults: crate::simulated::Faults::default(),
         })
@@ -327,7 +347,7 @@ fn arrival(fd: &OwnedFd) -> io::Result<(u32, u32)> {
     }
 }
 
-fn set_option<T>(
+pub(super) fn set_option<T>(
     fd: &impl AsRawFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -472,6 +492,9 @@ pub(super) struct Singles {
     pub(super) on: AtomicBool,
     /// `UDP_GRO` will be switched off as soon as nothing waits.
     pub(super) wanted: AtomicBool,
+    /// `UDP_GRO` must not be switched on again, but off as soon as nothing waits.
+    #[cfg(feature = "steer")]
+    pub(super) gro_is_forbidden: AtomicBool,
     /// Single datagrams in a row, or calls without `UDP_GRO`.
     count: AtomicU32,
     /// Attempts in a row to use `UDP_GRO` that received only single datagrams.
@@ -499,8 +522,19 @@ impl Singles {
         self.count.store(0, Ordering::Relaxed);
     }
 
+    /// Whether trains must not be received.
+    pub(super) fn forbid_gro(&self) -> bool {
+        #[cfg(feature = "steer")]
+        return self.gro_is_forbidden.load(Ordering::Relaxed);
+        #[cfg(not(feature = "steer"))]
+        false
+    }
+
     /// Whether to ask for trains again after this call.
     pub(super) fn tries_again(&self) -> bool {
+        if self.forbid_gro() {
+            return false;
+        }
         let doublings = self.in_vain.load(Ordering::Relaxed);
         let calls = CALLS_MIN.checked_shl(doublings).unwrap_or(CALLS_MAX);
         self.count(calls.min(CALLS_MAX))

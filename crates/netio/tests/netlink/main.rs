@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod ovpn;
+#[cfg(feature = "steer")]
+mod redirection;
 
 use std::net::IpAddr;
 use std::process::Command;

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use config::openvpn::AuthRetry;
+#[cfg(feature = "kernel")]
+use config::settings::Kind;
 use subtle::ConstantTimeEq as _;
 
 use super::answer::{Asked, Part, needless, take};
@@ -27,12 +29,14 @@ const TRIES: u32 = 3;
 const VERB_MAX: i64 = 15;
 
 /// Supported commands, one help line each, as GUIs show them.
-const HELP: [&str; 23] = [
+const HELP: &[&str] = &[
     "Commands:",
     "auth-retry [t]         : Set the action after a refused password (none, nointeract, interact).",
     "bytecount n            : Report bytes in and out every n seconds (0: never).",
     "client-kill CID [M]    : Disconnect a client with message M (default RESTART).",
     "cr-response text       : Answer the server's challenge.",
+    #[cfg(feature = "kernel")]
+    "dataplane [t]          : Show or set who moves the packets (user, kernel, auto).",
     "echo [on|off] [N|all]  : Show echo texts, as `log` does log lines.",
     "exit|quit              : Close this connection.",
     "forget-passwords       : Forget the entered passwords.",
@@ -151,6 +155,8 @@ impl Management {
             "verb" => return self.verb(it.number()),
             "mute" => return self.mute(it.number()),
             "auth-retry" => return self.auth_retry(it.optional(0)),
+            #[cfg(feature = "kernel")]
+            "dataplane" => return self.dataplane(it.optional(0), monitored),
             "hold" => return self.hold_command(it.optional(0)),
             "username" => return self.answer(Part::Username, it.pair()?),
             "password" => return self.answer(Part::Password, it.pair()?),
@@ -318,6 +324,28 @@ impl Management {
         self.settings.auth_retry = how;
         self.say("SUCCESS: auth-retry parameter changed");
         self.requests.push(ProcessRequest::AuthRetry(how));
+        Ok(())
+    }
+
+    #[cfg(feature = "kernel")]
+    fn dataplane(
+        &mut self,
+        wanted: Option<&str>,
+        monitored: &mut dyn Monitored,
+    ) -> Result<(), String> {
+        if self.settings.server {
+            return Err(unsupported("dataplane"));
+        }
+        let kind = |word: &str| Kind::NAMES.into_iter().find(|(name, _)| *name == word);
+        let wanted = match wanted {
+            None => None,
+            Some(word) => Some(kind(word).ok_or("bad dataplane parameter")?),
+        };
+        let at_present = monitored.move_to(wanted.map(|(_, kind)| kind))?;
+        self.say(&match wanted {
+            None => format!("SUCCESS: dataplane={at_present}"),
+            Some((name, _)) => format!("SUCCESS: dataplane {name} is asked for"),
+        });
         Ok(())
     }
 

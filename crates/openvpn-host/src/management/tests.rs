@@ -57,6 +57,14 @@ impl Monitored for Daemon {
     fn kill_client(&mut self, number: u64) -> bool {
         number == 7
     }
+
+    #[cfg(feature = "kernel")]
+    fn move_to(&mut self, wanted: Option<config::settings::Kind>) -> Result<&'static str, String> {
+        match wanted {
+            Some(config::settings::Kind::Kernel) => Err("not this one".to_owned()),
+            _ => Ok("user"),
+        }
+    }
 }
 
 struct Conversation {
@@ -393,6 +401,24 @@ fn a_status_is_given_in_the_form_that_is_asked_for() {
     assert!(ask(b"status\n").starts_with("OpenVPN CLIENT LIST\n"));
     let mut talk = Conversation::new(settings());
     assert!(talk.ask("status 9").starts_with("OpenVPN STATISTICS\n"));
+}
+
+#[test]
+#[cfg(feature = "kernel")]
+fn a_tunnel_is_moved_or_says_why_not() {
+    let mut talk = Conversation::new(settings());
+    assert_eq!(talk.ask("dataplane"), "SUCCESS: dataplane=user\n");
+    assert_eq!(
+        talk.ask("dataplane auto"),
+        "SUCCESS: dataplane auto is asked for\n"
+    );
+    assert_eq!(talk.ask("dataplane kernel"), "ERROR: not this one\n");
+    assert_eq!(
+        talk.ask("dataplane fast"),
+        "ERROR: bad dataplane parameter\n"
+    );
+    let mut talk = Conversation::new(server());
+    assert!(talk.ask("dataplane kernel").contains("not supported"));
 }
 
 #[test]

@@ -163,6 +163,8 @@ pub(super) fn start(
     if !device.null {
         let mut netlink = Netlink::open()?;
         link.index = netlink.index_of(&link.name)?;
+        #[cfg(feature = "kernel")]
+        kernelspace::clean(link.index)?;
         prepare(&mut netlink, link.index, mtu)?;
         let length = device.queue_length.unwrap_or(TXQUEUELEN);
         if let Err(e) = netlink.set_txqueuelen(link.index, length) {
@@ -204,7 +206,8 @@ fn prepare(netlink: &mut Netlink, index: u32, mtu: u16) -> Result<(), NetlinkErr
     Ok(())
 }
 
-/// Opens the UDP sockets of a connection; `only` restricts them to one family.
+/// Opens the UDP sockets of a connection; `only` restricts them to one family. With `shares`, sockets of the kernel's
+/// data plane may use their ports later.
 ///
 /// # Errors
 /// See [`DeviceError`].
@@ -213,12 +216,15 @@ pub(super) fn open_udp(
     connection: &Connection,
     settings: &DataplaneSettings,
     only: Option<udp::Family>,
+    shares: bool,
 ) -> Result<Sockets, DeviceError> {
     let local = &connection.local;
     let addresses = match &local.host {
         Some(host) => Some(resolve_local(host, connection.protocol.family)?),
         None => None,
     };
+    #[cfg(not(feature = "kernel"))]
+    let _ = shares;
     let port = if local.bind { local.port } else { 0 };
     let gso = takes_segments(settings);
     let discovery = connection.mtu.discovery.unwrap_or(settings.mtu_disc);
@@ -264,6 +270,14 @@ pub(super) fn open_udp(
             },
         };
         match UdpSocket::bind(family, &shared(address)) {
+            #[cfg(feature = "kernel")]
+            Ok(mut socket) if shares => {
+                // Without that, the tunnel stays in user space.
+                if let Err(error) = socket.share_port(&shared(address)) {
+                    log::debug!("{error}");
+                }
+                Ok(Some(socket))
+            }
             Ok(socket) => Ok(Some(socket)),
             Err(SocketError::NoFamily(_)) => Ok(None),
             Err(e) => Err(e.into()),

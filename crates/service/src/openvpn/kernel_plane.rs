@@ -105,6 +105,18 @@ fn unfit(config: &OpenVpn) -> Option<String> {
 const NO_MSSFIX: &str = "mssfix: the kernel's data plane does not shorten TCP segments; a tun-mtu that fits the uplink, \
                          such as 1420, makes them short";
 
+/// Checks that `mssfix` has nothing to do for packets that fit an interface of this MTU.
+///
+/// # Errors
+/// The reason, and the remedy.
+#[cfg(feature = "kernel")]
+pub(super) fn check_mssfix(config: &OpenVpn, mtu: u16) -> Result<(), String> {
+    match (config.connections.iter()).any(|it| needs_mssfix(it, mtu)) {
+        true => Err(NO_MSSFIX.to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// Whether `mssfix` shortens segments of packets that fit an interface of this MTU.
 #[cfg(feature = "kernel")]
 fn needs_mssfix(connection: &Connection, mtu: u16) -> bool {
@@ -116,7 +128,7 @@ fn needs_mssfix(connection: &Connection, mtu: u16) -> bool {
     }
 }
 
-/// Why `auto` leaves the kernel to a server that pushes these options: user space can do what they ask for. `agreed` is
+/// Why `auto` leaves the kernel, or does not move a tunnel there, for a server that pushes these options: user space can do what they ask for. `agreed` is
 /// the cipher and layout, `framing` the framing of packets, and `mtu` the interface's.
 #[cfg(feature = "kernel")]
 pub(super) fn refused_push(
@@ -179,6 +191,7 @@ pub(super) const fn udp_settings(mut settings: DataplaneSettings) -> DataplaneSe
 mod tests {
     use super::*;
     use config::openvpn::{Options, parse_bytes};
+    use config::permissions::Permissions;
     use std::path::Path;
 
     pub(super) const CLIENT: &str = "client\nremote 192.0.2.1 1194 udp";
@@ -193,7 +206,11 @@ mod tests {
         let text = format!("dev tun\nca c\ncert c\nkey k\n{role}\n{line}\n");
         let mut none = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
         let name = Path::new("a.conf");
-        let import = parse_bytes(text.as_bytes(), name, &mut none, Options::default());
+        let options = Options {
+            permissions: Permissions::ALL,
+            ..Options::default()
+        };
+        let import = parse_bytes(text.as_bytes(), name, &mut none, options);
         import.unwrap().into_model().unwrap().0
     }
 

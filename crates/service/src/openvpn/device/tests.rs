@@ -7,7 +7,7 @@ fn opened(more: &str, only: Option<udp::Family>) -> Result<Sockets, DeviceError>
     let text = format!("client\ndev tun\nremote vpn.example\nca c\nauth-user-pass\n{more}\n");
     let config = config(&text);
     let settings = DataplaneSettings::default();
-    open_udp(&config, &config.connections[0], &settings, only)
+    open_udp(&config, &config.connections[0], &settings, only, false)
 }
 
 fn config(text: &str) -> OpenVpn {

@@ -3,6 +3,9 @@
 //! `dataplane.kind = "auto"` takes the kernel for a client whose configuration it can serve as well, on a machine where
 //! `millrace tune` found it better. The choice holds for the interface: when the kernel refuses it, a session or a key,
 //! the client makes an interface in user space instead, and keeps to that until it starts again.
+//!
+//! A client that `auto` leaves in user space, and that has a management port, can be moved to the kernel and back while
+//! it runs ([`kernelspace::movable`]): the [wish](Wish) is this choice's.
 
 #[cfg(feature = "kernel")]
 use super::is_wanted;
@@ -14,9 +17,11 @@ use {
     super::{needs_mssfix, unfit},
     crate::openvpn::compared::{self, Compared},
     config::settings::Kind,
+    kernelspace::Wish,
     log::Level,
     openvpn_host::terms,
     std::cell::{Cell, RefCell},
+    std::sync::Arc,
 };
 
 /// Which data plane moves a tunnel's packets.
@@ -25,6 +30,8 @@ pub(in crate::openvpn) struct Choice {
     kernel: Cell<bool>,
     /// The reason, if the setting leaves the choice to this program.
     why: Option<RefCell<String>>,
+    /// The wanted data plane of a tunnel that can be moved.
+    wish: Option<Arc<Wish>>,
 }
 
 #[cfg(feature = "kernel")]
@@ -35,10 +42,15 @@ impl Choice {
             return Self {
                 kernel: Cell::new(is_wanted(settings)),
                 why: None,
+                wish: None,
             };
         }
         let measured = compared::measured();
-        let choice = Self::by(judge(config, &measured));
+        let mut choice = Self::by(judge(config, &measured));
+        if !choice.kernel() && config.service.management.is_some() && can_move(config) {
+            let why = choice.why.as_ref().map(|it| it.borrow().clone());
+            choice.wish = Some(Arc::new(Wish::user_space(&why.unwrap_or_default())));
+        }
         // Most machines have no profile, and their users did not ask for a choice.
         choice.log(match measured.is_empty() {
             true => Level::Debug,
@@ -52,7 +64,65 @@ impl Choice {
         Self {
             kernel: Cell::new(judged.is_ok()),
             why: Some(RefCell::new(judged.unwrap_or_else(|why| why))),
+            wish: None,
         }
+    }
+
+    /// The wish, if the tunnel can be moved.
+    pub(in crate::openvpn) fn wish(&self) -> Option<&Arc<Wish>> {
+        self.wish.as_ref()
+    }
+
+    /// Whether the tunnel can be moved.
+    pub(in crate::openvpn) const fn can_move(&self) -> bool {
+        self.wish.is_some()
+    }
+
+    /// Gives up the wish to move the tunnel to the kernel, for this reason. Returns whether the tunnel can be moved.
+    pub(in crate::openvpn) fn refuse_move(&self, why: &str) -> bool {
+        let Some(wish) = &self.wish else {
+            return false;
+        };
+        wish.refuse(why);
+        true
+    }
+
+    /// Wishes for a data plane, if one is named. Returns the one that moves the packets at present.
+    ///
+    /// # Errors
+    /// The tunnel cannot be moved.
+    pub(in crate::openvpn) fn wish_for(
+        &self,
+        wanted: Option<Kind>,
+    ) -> Result<&'static str, String> {
+        let Some(wish) = &self.wish else {
+            return match wanted {
+                None => Ok(if self.kernel() { "kernel" } else { "user" }),
+                Some(_) => Err(
+                    "only a tunnel that dataplane.kind=auto has started in this program can be moved, and only \
+                     without user, group, static-challenge, auth-nocache and options that the kernel lacks"
+                        .to_owned(),
+                ),
+            };
+        };
+        match wanted {
+            None => {}
+            Some(Kind::Auto) => {
+                let why = self.why.as_ref().map(|it| it.borrow().clone());
+                wish.set(false, &why.unwrap_or_default());
+            }
+            Some(kind) => wish.set(kind == Kind::Kernel, "a management client asked for it"),
+        }
+        Ok(if wish.is_in_kernel() {
+            "kernel"
+        } else {
+            "user"
+        })
+    }
+
+    /// Whether the kernel moves the packets of the next session, or is to do so. It lacks some formats.
+    pub(in crate::openvpn) fn is_for_kernel(&self) -> bool {
+        self.kernel() || self.wish.as_ref().is_some_and(|it| it.is_for_kernel())
     }
 
     /// Whether the kernel moves the packets of the next interface.
@@ -93,6 +163,10 @@ impl Choice {
 
     /// The name and state of the choice in the status; `None` if a setting made the choice.
     pub(in crate::openvpn) fn rung(&self) -> Option<(&'static str, String)> {
+        if let Some(wish) = &self.wish {
+            let state = if wish.is_in_kernel() { "on" } else { "off" };
+            return Some((kernelspace::RUNG, format!("{state} (auto: {})", wish.why())));
+        }
         let why = self.why.as_ref()?.borrow();
         let state = if self.kernel.get() { "on" } else { "off" };
         Some((kernelspace::RUNG, format!("{state} (auto: {why})")))
@@ -113,6 +187,35 @@ impl Choice {
     }
 }
 
+/// Whether a client's tunnel can be moved to the kernel while it runs. The MTU, on which `mssfix` depends, is known
+/// later.
+#[cfg(feature = "kernel")]
+fn can_move(config: &OpenVpn) -> bool {
+    config.client().is_some() && hindrance(config).is_none()
+}
+
+/// The option that keeps a client's tunnel out of the kernel, or from leaving it later.
+#[cfg(feature = "kernel")]
+fn hindrance(config: &OpenVpn) -> Option<String> {
+    if let Some(why) = unfit(config) {
+        return Some(why.split(';').next().unwrap_or_default().to_owned());
+    }
+    let service = &config.service;
+    let asks = (config.client()).is_some_and(|it| it.static_challenge.is_some());
+    let why = if service.user.is_some() || service.group.is_some() {
+        // Another user could not make the interface in user space, nor open a second socket of the port.
+        "user: after a change of user, the client could not go back to this program's data plane"
+    } else if asks {
+        // Leaving or entering the kernel takes a handshake, for which a password of one use is no longer valid.
+        "static-challenge: leaving the kernel would need a second answer"
+    } else if service.auth_nocache {
+        "auth-nocache: leaving the kernel would need the password again"
+    } else {
+        return None;
+    };
+    Some(why.to_owned())
+}
+
 /// Judges whether `auto` takes the kernel. Returns the reason for it, or the reason against it.
 #[cfg(feature = "kernel")]
 fn judge(config: &OpenVpn, measured: &[Compared]) -> Result<String, String> {
@@ -122,21 +225,8 @@ fn judge(config: &OpenVpn, measured: &[Compared]) -> Result<String, String> {
     if measured.is_empty() {
         return Err("not measured yet: run `millrace tune` as root".to_owned());
     }
-    if let Some(why) = unfit(config) {
-        return Err(why.split(';').next().unwrap_or_default().to_owned());
-    }
-    // Another user could not make the interface in user space if the kernel refused later.
-    let service = &config.service;
-    if service.user.is_some() || service.group.is_some() {
-        let why = "user: after a change of user, the client could not go back to this program's data plane";
-        return Err(why.to_owned());
-    }
-    // Leaving the kernel takes a second handshake, for which a password of one use is no longer valid.
-    if (config.client()).is_some_and(|it| it.static_challenge.is_some()) {
-        return Err("static-challenge: leaving the kernel would need a second answer".to_owned());
-    }
-    if service.auth_nocache {
-        return Err("auth-nocache: leaving the kernel would need the password again".to_owned());
+    if let Some(why) = hindrance(config) {
+        return Err(why);
     }
     if (config.connections.iter()).any(|it| needs_mssfix(it, terms::tun_mtu(it))) {
         return Err(super::NO_MSSFIX.to_owned());
@@ -165,6 +255,14 @@ impl Choice {
     }
 
     pub(in crate::openvpn) const fn kernel(&self) -> bool {
+        false
+    }
+
+    pub(in crate::openvpn) const fn is_for_kernel(&self) -> bool {
+        false
+    }
+
+    pub(in crate::openvpn) const fn can_move(&self) -> bool {
         false
     }
 
@@ -197,6 +295,44 @@ mod tests {
     }
 
     const FITS: &str = "tun-mtu 1420";
+
+    #[test]
+    fn a_client_with_a_management_port_can_be_moved() {
+        let auto = DataplaneSettings::default();
+        let port = "management 127.0.0.1 7505";
+        for (role, lines, moves) in [
+            (CLIENT, "", true),
+            (CLIENT, "remote 192.0.2.2 1194 tcp", false),
+            (CLIENT, "shaper 100000", false),
+            (CLIENT, "user nobody", false),
+            (CLIENT, "auth-nocache", false),
+            (CLIENT, "auth-user-pass\nstatic-challenge Code 1", false),
+            (SERVER, "", false),
+        ] {
+            let it = config(role, &format!("{port}\n{lines}"));
+            let choice = Choice::of(&it, &auto);
+            assert_eq!(choice.can_move(), moves, "{lines}");
+            assert_eq!(choice.wish_for(Some(Kind::Kernel)).is_ok(), moves);
+            assert_eq!(choice.is_for_kernel(), moves);
+            // The interface is a TUN all the same, until packets are moved.
+            assert!(!choice.kernel() && choice.wish_for(None) == Ok("user"));
+            let (_, state) = choice.rung().unwrap();
+            assert!(state.starts_with("off (auto: "), "{state}");
+            // The server pushes an option that the kernel lacks.
+            assert_eq!(choice.refuse_move("pushed"), moves);
+            assert!(!choice.is_for_kernel());
+            assert_eq!(choice.wish_for(Some(Kind::Auto)).is_ok(), moves);
+            assert!(!choice.is_for_kernel());
+        }
+        let alone = config(CLIENT, "");
+        assert!(!Choice::of(&alone, &auto).can_move());
+        let user = DataplaneSettings {
+            kind: Kind::User,
+            ..auto
+        };
+        let client = config(CLIENT, port);
+        assert!(!Choice::of(&client, &user).can_move());
+    }
 
     #[test]
     fn the_kernel_is_taken_where_it_was_measured_to_be_better() {

@@ -146,6 +146,15 @@ impl<'a> ThisHost<'a> {
             )
         };
         let (plane, link) = context.mover.start(start)?;
+        #[cfg(feature = "kernel")]
+        let plane = match context.mover.wish() {
+            Some(wish) => {
+                let control: Arc<Inbox> = Arc::clone(&self.inbox);
+                let confine = privileges::confine_other_threads;
+                kernelspace::movable(plane, link.index, control, wish, confine)?
+            }
+            None => plane,
+        };
         if self.unprivileged {
             // The first interface's threads are confined when privileges are dropped.
             privileges::confine_other_threads();

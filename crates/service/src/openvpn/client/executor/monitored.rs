@@ -9,10 +9,27 @@ use crate::status::{PeerStatus, Status as Document};
 use openvpn_host::monitored::{Monitored, Status};
 use std::net::IpAddr;
 use std::time::Instant;
+#[cfg(feature = "kernel")]
+use {crate::openvpn::kernel_plane, config::settings::Kind};
 
 impl Monitored for Executor<'_> {
     fn status(&self) -> Status {
         Status::Client(self.machine.status(self.host.plane().as_deref()))
+    }
+
+    #[cfg(feature = "kernel")]
+    fn move_to(&mut self, wanted: Option<Kind>) -> Result<&'static str, String> {
+        let plane = self.host.plane();
+        if let Some(plane) = plane.as_ref().filter(|_| wanted == Some(Kind::Kernel)) {
+            let mtu = u16::try_from(plane.mtu()).unwrap_or(u16::MAX);
+            kernel_plane::check_mssfix(&self.context.config, mtu)?;
+        }
+        let moves = self.context.mover.wish_for(wanted)?;
+        if let Some(plane) = plane {
+            // The data plane looks at the wish, too.
+            plane.peer(SERVER);
+        }
+        Ok(moves)
     }
 }
 

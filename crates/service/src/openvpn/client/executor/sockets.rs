@@ -38,7 +38,13 @@ impl ThisHost<'_> {
             Some(Socket::Udp(remote)) => {
                 let family = Some(device::family_of(remote));
                 let (config, settings) = (&context.config, context.udp_settings());
-                let sockets = device::open_udp(config, &target.connection, &settings, family)?;
+                let sockets = device::open_udp(
+                    config,
+                    &target.connection,
+                    &settings,
+                    family,
+                    context.mover.can_move(),
+                )?;
                 plane.open_line(LineId::FIRST, sockets)?;
                 Ok((remote, None))
             }

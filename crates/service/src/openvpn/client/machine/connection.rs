@@ -204,7 +204,7 @@ impl Machine<'_> {
             connection,
             tls,
             wrap.clone(),
-            self.mover.kernel(),
+            self.mover.is_for_kernel(),
         );
         let login = login.map(|login| Credentials {
             username: login.name.into_bytes(),
@@ -359,8 +359,9 @@ impl Machine<'_> {
         it.timers(&state, cx.now, &mut outputs);
         if cx.now.monotonic >= it.traffic_at {
             // The kernel's data plane and the revocation list need frequent checks.
-            let seldom =
-                it.session.wears_slowly() && !self.mover.kernel() && self.config.tls.crl.is_none();
+            let seldom = it.session.wears_slowly()
+                && !self.mover.is_for_kernel()
+                && self.config.tls.crl.is_none();
             it.traffic_at = cx.now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
             cx.host.refresh_revocations();
             it.watch_keys(cx.now, &mut outputs, cx);

@@ -63,10 +63,10 @@ impl Machine<'_> {
             None => config.data.framing,
         };
         #[cfg(feature = "kernel")]
-        if self.mover.may_leave_kernel() {
+        if self.mover.may_leave_kernel() || self.mover.can_move() {
             let agreed = it.session.data_channel();
             let refused = kernel_plane::refused_push(&reply, agreed, framing, connection, mtu);
-            if let Some(why) = refused {
+            if let Some(why) = refused.filter(|why| !self.mover.refuse_move(why)) {
                 it.end.get_or_insert_with(|| End::Refused(why.to_owned()));
                 // Discards the keys and the end of the handshake, which would need the interface.
                 it.outputs.clear();

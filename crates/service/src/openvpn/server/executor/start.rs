@@ -140,7 +140,7 @@ impl<'a> Executor<'a> {
                 listeners.listen(config, connection)?;
                 continue;
             }
-            let more = device::open_udp(config, connection, &context.udp_settings(), None)?;
+            let more = device::open_udp(config, connection, &context.udp_settings(), None, false)?;
             for socket in more.iter() {
                 log::info!(
                     "UDP{} link local (bound): port {}",
