@@ -89,7 +89,7 @@ pub enum Hint {
     Long(&'static str, usize),
     /// Random packets are not as long as `Jmax` allows.
     #[error(
-        "Jmax is {0}, and most paths carry no more than {COMMON_PATH}: longer random packets are cut to that"
+        "Jmax is {0}, but random packets get the {COMMON_PATH} bytes that most paths carry at most; lower it"
     )]
     Cut(u16),
     /// A data packet of the interface's MTU is longer than most paths carry.
