@@ -1,6 +1,6 @@
 //! WireGuard's data packets, as a data plane needs to know them (white paper, section 5.4.6).
 
-use crate::disguise::{Form, Forms, Reader};
+use crate::disguise::{Form, Forms, Reader, SharedForms};
 use crate::echo::EchoWatch;
 use crate::message::{INITIATION_LEN, TAG_LEN, TYPE_DATA, kind};
 use crypto::packet_aead::{self, AeadLayout};
@@ -64,7 +64,7 @@ pub struct WireGuard {
     /// Finds the answers to our own pings.
     echoes: Arc<EchoWatch>,
     /// The form of datagrams.
-    forms: Arc<Forms>,
+    forms: SharedForms,
 }
 
 impl WireGuard {
@@ -86,7 +86,7 @@ impl WireGuard {
             schedule,
             clamp: None,
             echoes: Arc::default(),
-            forms: Arc::default(),
+            forms: SharedForms::default(),
         }
     }
 
