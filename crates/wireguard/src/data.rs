@@ -1,6 +1,6 @@
 //! WireGuard's data packets, as a data plane needs to know them (white paper, section 5.4.6).
 
-use crate::disguise::{Form, Forms, Reader, SharedForms};
+use crate::disguise::{Form, Reader, SharedForms};
 use crate::echo::EchoWatch;
 use crate::message::{INITIATION_LEN, TAG_LEN, TYPE_DATA, kind};
 use crypto::packet_aead::{self, AeadLayout};
@@ -106,7 +106,7 @@ impl WireGuard {
     }
 
     #[cfg(feature = "amnezia")]
-    pub(crate) fn forms(&self) -> &Forms {
+    pub(crate) fn forms(&self) -> &crate::disguise::Forms {
         &self.forms
     }
 
