@@ -2,11 +2,11 @@
 //! redirected, and a second socket of the tunnel's UDP port.
 //!
 //! Addresses, routes and filters know only the TUN. A packet that leaves through it goes on through the hidden interface,
-//! and what the hidden interface opens enters by the TUN.
+//! and packets that the hidden interface has opened enter by the TUN.
 
 use super::interface;
 use super::kernel::Linux;
-use super::moving::Beside;
+use super::moving::KernelSide;
 use super::plane::Plane;
 use super::wish::Wish;
 use super::{AnyPlane, StartError};
@@ -48,7 +48,7 @@ impl Hidden {
     ) -> Result<Self, NetlinkError> {
         Ok(Self {
             tun,
-            control: Arc::new(Ears { control, wish }),
+            control: Arc::new(Reports { control, wish }),
             netlink: Netlink::open()?,
             ports: Vec::new(),
             side: None,
@@ -92,8 +92,8 @@ impl Hidden {
     }
 }
 
-impl Beside<AnyPlane> for Hidden {
-    fn know(&mut self, sockets: Option<&Sockets>) {
+impl KernelSide<AnyPlane> for Hidden {
+    fn set_sockets(&mut self, sockets: Option<&Sockets>) {
         let sockets = sockets.into_iter().flat_map(Sockets::iter);
         self.ports = sockets.filter_map(|it| it.shared_port().cloned()).collect();
     }
@@ -102,12 +102,12 @@ impl Beside<AnyPlane> for Hidden {
         !self.ports.is_empty()
     }
 
-    fn keep_singles(&mut self, keep: bool) {
-        self.ports.iter().for_each(|port| port.keep_singles(keep));
+    fn disable_gro(&mut self, disable: bool) {
+        self.ports.iter().for_each(|port| port.disable_gro(disable));
     }
 
-    fn has_singles(&self) -> bool {
-        self.ports.iter().all(SharedPort::has_singles)
+    fn is_gro_disabled(&self) -> bool {
+        self.ports.iter().all(SharedPort::is_gro_disabled)
     }
 
     fn begin(&mut self) -> Result<Box<AnyPlane>, String> {
@@ -142,13 +142,13 @@ impl Beside<AnyPlane> for Hidden {
         steered.map_err(|error| format!("cannot divide the UDP port: {error}"))
     }
 
-    fn lead(&mut self, to_kernel: bool) -> Result<(), String> {
+    fn redirect_to_kernel(&mut self, to_kernel: bool) -> Result<(), String> {
         let (tun, index) = (self.tun, self.index());
-        let led = match to_kernel {
+        let redirected = match to_kernel {
             true => self.netlink.redirect(tun, index, Redirection::Leaving),
             false => self.netlink.end_redirection(tun, Redirection::Leaving),
         };
-        led.map_err(|error| error.to_string())
+        redirected.map_err(|error| error.to_string())
     }
 
     fn end(&mut self) {
@@ -161,13 +161,13 @@ impl Beside<AnyPlane> for Hidden {
     }
 }
 
-/// Passes on what the hidden interface reports: its end is not the end of the TUN.
-struct Ears {
+/// Passes on the hidden interface's reports. Its end is not the end of the TUN.
+struct Reports {
     control: Arc<dyn Control>,
     wish: Arc<Wish>,
 }
 
-impl Control for Ears {
+impl Control for Reports {
     fn datagram(&self, from: Line, bytes: &[u8]) -> bool {
         self.control.datagram(from, bytes)
     }

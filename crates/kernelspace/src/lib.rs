@@ -49,6 +49,6 @@ pub fn movable(
     confine: fn(),
 ) -> Result<Box<AnyPlane>, NetlinkError> {
     let hidden = hidden::Hidden::new(tun, Arc::clone(&control), Arc::clone(wish), confine)?;
-    let moving = moving::Moving::new(user, hidden, Arc::clone(wish), control);
+    let moving = moving::MovableTunnel::new(user, hidden, Arc::clone(wish), control);
     Ok(Box::new(moving))
 }

@@ -3,16 +3,16 @@
 //! Keys never move: their packet numbers and their replay window are in the data plane that got them first. The next
 //! keys of the session go to the data plane that is [wished for](Wish), and while both ends go over to them, as at any
 //! renewal, both data planes open packets. A program in the kernel sends each arriving packet to the data plane that has
-//! its key. Packets to the peer are led to the other data plane when the new keys begin to seal; what already waits in
-//! the old one is sealed with the old keys.
+//! its key. Packets to the peer are redirected to the other data plane when the new keys begin to seal; packets that wait
+//! in the old one already are sealed with the old keys.
 
 use super::keys::{self, Unfit};
 use super::wish::Wish;
 use openvpn::data::protocol::Material;
 use openvpn::data::wire::{KEYS_PER_PEER, OpenVpn as Packets};
 use plane::{
-    CipherName, Control, Line, Moving as Follows, Notice, PeerId, PeerState, PipelineCounts,
-    SessionKeys, Statistics, Transports,
+    CipherName, Control, Line, Moving, Notice, PeerId, PeerState, PipelineCounts, SessionKeys,
+    Statistics, Transports,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,19 +38,19 @@ const LIMITED: &str = "shaper: the kernel's data plane does not limit rates";
 const PAUSE: Duration = Duration::from_secs(4);
 const PAUSE_MAX: Duration = Duration::from_secs(256);
 
-/// The kernel's side of a tunnel, beside a data plane in user space.
-pub(crate) trait Beside<P: Transports + ?Sized>: Send {
-    /// Takes note of the sockets of the data plane in user space.
-    fn know(&mut self, sockets: Option<&P::Sockets>);
+/// The kernel's side of a tunnel that also has a data plane in user space.
+pub(crate) trait KernelSide<P: Transports + ?Sized>: Send {
+    /// Sets the sockets of the data plane in user space.
+    fn set_sockets(&mut self, sockets: Option<&P::Sockets>);
 
     /// Whether those sockets can share their port.
     fn can_begin(&self) -> bool;
 
     /// Has the sockets in user space receive single datagrams only, as soon as nothing waits, or ends that.
-    fn keep_singles(&mut self, keep: bool);
+    fn disable_gro(&mut self, disable: bool);
 
     /// Whether they receive single datagrams only. A train may mix packets for both sides.
-    fn has_singles(&self) -> bool;
+    fn is_gro_disabled(&self) -> bool;
 
     /// Makes the kernel's data plane, which gets no packet yet.
     fn begin(&mut self) -> Result<Box<P>, String>;
@@ -61,36 +61,36 @@ pub(crate) trait Beside<P: Transports + ?Sized>: Send {
     /// Sends arriving packets with these key ids to it, and no others.
     fn steer(&mut self, key_ids: &[u8]) -> Result<(), String>;
 
-    /// Leads packets for the peer to it, or to user space again.
-    fn lead(&mut self, to_kernel: bool) -> Result<(), String>;
+    /// Redirects packets for the peer to it, or to user space again.
+    fn redirect_to_kernel(&mut self, to_kernel: bool) -> Result<(), String>;
 
     /// Forgets what [`begin`](Self::begin) made; the data plane is gone.
     fn end(&mut self);
 }
 
 /// Both data planes of a client's tunnel.
-pub(crate) struct Moving<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> {
+pub(crate) struct MovableTunnel<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> {
     user: Box<P>,
     wish: Arc<Wish>,
     control: Arc<dyn Control>,
     state: Mutex<State<P, B>>,
 }
 
-/// The keys of a session, and who has them.
+/// The keys of a session, and the data plane that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct KeyOwner {
     session: u32,
     kernel: bool,
 }
 
 struct State<P: ?Sized, B> {
-    beside: B,
+    side: B,
     kernel: Option<Box<P>>,
     /// The keys, the newest last.
-    keys: Vec<Held>,
+    keys: Vec<KeyOwner>,
     sealing: Option<u32>,
-    /// Packets for the peer are led to the kernel.
-    is_led: bool,
+    /// Packets for the peer go to the kernel.
+    is_redirected: bool,
     line: Option<Line>,
     /// The pings and the allowed silence of the session.
     ping: Option<Duration>,
@@ -108,10 +108,11 @@ struct State<P: ?Sized, B> {
     /// When to ask for new keys again, and the pause after that.
     ask_at: Option<Instant>,
     pause: Duration,
-    /// What data planes in the kernel did that are gone: from the interface, to it, and the peer's bytes.
+    /// Sums over the data planes in the kernel that are gone.
     past: Past,
 }
 
+/// Packets from the interface and to it, the peer's bytes, and drops.
 #[derive(Clone, Default)]
 struct Past {
     outbound: PipelineCounts,
@@ -121,8 +122,8 @@ struct Past {
     drops: Vec<(&'static str, u64)>,
 }
 
-impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
-    pub(crate) fn new(user: Box<P>, beside: B, wish: Arc<Wish>, control: Arc<dyn Control>) -> Self {
+impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> MovableTunnel<P, B> {
+    pub(crate) fn new(user: Box<P>, side: B, wish: Arc<Wish>, control: Arc<dyn Control>) -> Self {
         // An earlier interface may have been in the kernel.
         wish.seals(false);
         Self {
@@ -130,11 +131,11 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
             wish,
             control,
             state: Mutex::new(State {
-                beside,
+                side,
                 kernel: None,
                 keys: Vec::new(),
                 sealing: None,
-                is_led: false,
+                is_redirected: false,
                 line: None,
                 ping: None,
                 silence: None,
@@ -163,21 +164,21 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
     }
 
     /// Stops trains to user space while the kernel moves packets or is to do so with the next keys.
-    fn keep_singles(&self, state: &mut State<P, B>) {
+    fn disable_gro(&self, state: &mut State<P, B>) {
         let next = self.wish.is_for_kernel() && !state.waits;
-        state.beside.keep_singles(state.kernel.is_some() || next);
+        state.side.disable_gro(state.kernel.is_some() || next);
     }
 
     /// Asks for new keys if the wished data plane has not got the newest ones, and ends a kernel's side that is not
     /// needed any more.
     fn drive(&self, state: &mut State<P, B>, now: Instant) {
         let wished = self.wishes_kernel(state);
-        self.keep_singles(state);
+        self.disable_gro(state);
         match state.keys.last() {
             Some(newest) if newest.kernel != wished && !(wished && state.waits) => {
                 let index = newest.session;
                 // An idle socket stops trains with its next datagram, which the handshake brings at the latest.
-                let is_ready = !wished || state.beside.has_singles();
+                let is_ready = !wished || state.side.is_gro_disabled();
                 let is_first = state.pause == PAUSE;
                 let at = *state.ask_at.get_or_insert(now + PAUSE);
                 if now >= at || (is_first && is_ready) {
@@ -213,12 +214,12 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
                 return false;
             }
         }
-        let Some(line) = state.line.filter(|_| state.beside.can_begin()) else {
+        let Some(line) = state.line.filter(|_| state.side.can_begin()) else {
             self.wish.refuse("the kernel cannot share the UDP port");
             return false;
         };
-        state.beside.keep_singles(true);
-        if !state.beside.has_singles() {
+        state.side.disable_gro(true);
+        if !state.side.is_gro_disabled() {
             state.in_vain += 1;
             if state.in_vain >= TRIES {
                 self.wish
@@ -227,9 +228,9 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
             return false;
         }
         if state.kernel.is_none() {
-            match state.beside.begin() {
+            match state.side.begin() {
                 Ok(kernel) => {
-                    kernel.add_peer(PEER, Follows::Stay);
+                    kernel.add_peer(PEER, Moving::Stay);
                     kernel.set_line(PEER, line);
                     state.kernel = Some(kernel);
                 }
@@ -255,9 +256,9 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         };
         let added = kernel.add_keys(PEER, keys);
         let name = added.map_err(|error| error.to_string())?;
-        state.hold(session, true);
+        state.note_keys(session, true);
         if first {
-            state.beside.come_up()?;
+            state.side.come_up()?;
         }
         state.steer()?;
         Ok(name)
@@ -268,12 +269,12 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         let Some(at) = state.keys.iter().position(|it| it.session == session) else {
             return;
         };
-        let held = state.keys.remove(at);
+        let owner = state.keys.remove(at);
         if state.sealing == Some(session) {
             state.sealing = None;
         }
         match &state.kernel {
-            Some(kernel) if held.kernel => {
+            Some(kernel) if owner.kernel => {
                 kernel.remove_keys(PEER, session);
                 if let Err(why) = state.steer() {
                     log::warn!("{why}");
@@ -296,32 +297,32 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
         let Some(kernel) = state.kernel.take() else {
             return;
         };
-        if !self.lead(state, false) {
+        if !self.redirect(state, false) {
             // Otherwise the packets would be lost from now on.
             self.control.device_gone();
         }
         state.keys.retain(|it| !it.kernel);
-        if let Err(why) = state.beside.steer(&[]) {
+        if let Err(why) = state.side.steer(&[]) {
             log::warn!("{why}");
         }
         let (statistics, peer) = (kernel.statistics(), kernel.peer(PEER));
         state.past.add(&statistics, &peer.unwrap_or_default());
         drop(kernel);
-        state.beside.end();
-        self.keep_singles(state);
+        state.side.end();
+        self.disable_gro(state);
         if self.wish.seals(false) {
             log::info!("Data plane: this program moves the packets");
         }
     }
 
-    /// Leads packets for the peer to the kernel, or to user space. Returns whether they are.
-    fn lead(&self, state: &mut State<P, B>, to_kernel: bool) -> bool {
-        if state.is_led == to_kernel {
+    /// Redirects packets for the peer to the kernel, or to user space. Returns whether they go there.
+    fn redirect(&self, state: &mut State<P, B>, to_kernel: bool) -> bool {
+        if state.is_redirected == to_kernel {
             return true;
         }
-        match state.beside.lead(to_kernel) {
+        match state.side.redirect_to_kernel(to_kernel) {
             Ok(()) => {
-                state.is_led = to_kernel;
+                state.is_redirected = to_kernel;
                 true
             }
             Err(why) => {
@@ -358,7 +359,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Moving<P, B> {
     }
 }
 
-impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> State<P, B> {
+impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> State<P, B> {
     /// The wished data plane has the newest keys: the next wish need not wait.
     fn is_fulfilled(&mut self) {
         (self.ask_at, self.pause, self.in_vain) = (None, PAUSE, 0);
@@ -380,26 +381,26 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> State<P, B> {
         kernel.keep_alive(PEER, self.ping, self.silence.map(|it| it + more));
     }
 
-    /// Notes who has these keys, the newest ones.
-    fn hold(&mut self, session: u32, kernel: bool) {
-        self.keys.push(Held { session, kernel });
+    /// Notes the data plane of these keys, the newest ones.
+    fn note_keys(&mut self, session: u32, kernel: bool) {
+        self.keys.push(KeyOwner { session, kernel });
     }
 
     /// Sends arriving packets to the side that has their keys.
     fn steer(&mut self) -> Result<(), String> {
-        let key_id = |it: &Held| (it.session % KEYS_PER_PEER) as u8;
+        let key_id = |it: &KeyOwner| (it.session % KEYS_PER_PEER) as u8;
         let in_kernel = self.keys.iter().filter(|it| it.kernel);
         let key_ids: Vec<u8> = in_kernel.map(key_id).collect();
-        self.beside.steer(&key_ids)
+        self.side.steer(&key_ids)
     }
 
     /// The kernel's side, if it has these keys.
     fn kernel_with(&self, session: u32) -> Option<&P> {
-        let held = self
+        let owner = self
             .keys
             .iter()
             .any(|it| it.kernel && it.session == session);
-        self.kernel.as_deref().filter(|_| held)
+        self.kernel.as_deref().filter(|_| owner)
     }
 
     /// Whether the kernel seals.

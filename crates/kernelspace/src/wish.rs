@@ -1,9 +1,10 @@
-//! Who is to move the packets of a tunnel that can be moved, and who does.
+//! The wanted data plane of a tunnel that can be moved, and the present one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The wish for one of two data planes, with its reason. Shared by the one who wishes and by the data planes.
+/// The wish for one of two data planes, with its reason. The management port and pushed options set it; the data planes
+/// read it.
 #[derive(Debug)]
 pub struct Wish {
     kernel: AtomicBool,
@@ -53,7 +54,7 @@ impl Wish {
         }
     }
 
-    /// Notes who seals from now on. Returns whether that is another one than before.
+    /// Notes whether the kernel seals from now on. Returns whether that has changed.
     pub(crate) fn seals(&self, kernel: bool) -> bool {
         self.seals.swap(kernel, Ordering::Relaxed) != kernel
     }

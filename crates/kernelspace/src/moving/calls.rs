@@ -1,28 +1,30 @@
 //! Control's calls to a tunnel that moves: which data plane each is for.
 
-use super::{Beside, DRAIN, Moving};
+use super::{DRAIN, KernelSide, MovableTunnel};
 use openvpn::data::cipher::CipherError;
 use openvpn::data::protocol::Material;
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{
-    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
-    Moving as Follows, PeerId, PeerLines, PeerState, Reorder, RouteChange, Sender, SessionKeys,
-    Statistics, StreamId, Transports, Whole,
+    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode, Moving,
+    PeerId, PeerLines, PeerState, Reorder, RouteChange, Sender, SessionKeys, Statistics, StreamId,
+    Transports, Whole,
 };
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Transports for Moving<P, B> {
+impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> Transports
+    for MovableTunnel<P, B>
+{
     type Sockets = P::Sockets;
     type Connection = P::Connection;
 
     fn open_line(&self, line: LineId, sockets: P::Sockets) -> io::Result<()> {
         let mut state = self.state();
         self.end_kernel(&mut state);
-        state.beside.know(Some(&sockets));
+        state.side.set_sockets(Some(&sockets));
         // Before the first keys of a session, a handshake passes.
-        state.beside.keep_singles(self.wish.is_for_kernel());
+        state.side.disable_gro(self.wish.is_for_kernel());
         self.user.open_line(line, sockets)
     }
 
@@ -36,13 +38,15 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Transports for Mo
     }
 }
 
-impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Moving<P, B> {
+impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> DataPlane
+    for MovableTunnel<P, B>
+{
     type Protocol = Packets;
 
     fn close_line(&self, line: LineId) {
         let mut state = self.state();
         self.end_kernel(&mut state);
-        state.beside.know(None);
+        state.side.set_sockets(None);
         self.user.close_line(line);
     }
 
@@ -61,7 +65,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
         self.user.remove_stream(id);
     }
 
-    fn add_peer(&self, id: PeerId, moving: Follows) -> bool {
+    fn add_peer(&self, id: PeerId, moving: Moving) -> bool {
         self.user.add_peer(id, moving)
     }
 
@@ -77,7 +81,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
         self.user.remove_peer(id);
     }
 
-    fn set_moving(&self, id: PeerId, moving: Follows) {
+    fn set_moving(&self, id: PeerId, moving: Moving) {
         self.user.set_moving(id, moving);
     }
 
@@ -203,7 +207,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
             }
         }
         let added = self.user.add_keys(id, keys)?;
-        state.hold(session, false);
+        state.note_keys(session, false);
         if !self.wish.is_for_kernel() {
             state.is_fulfilled();
         }
@@ -233,7 +237,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> DataPlane for Mov
             state.began = None;
             state.left.get_or_insert(now);
         }
-        if self.lead(&mut state, in_kernel) && self.wish.seals(in_kernel) {
+        if self.redirect(&mut state, in_kernel) && self.wish.seals(in_kernel) {
             let mover = if in_kernel {
                 "the kernel"
             } else {
@@ -374,7 +378,7 @@ fn copy_of(keys: &SessionKeys<Material>) -> SessionKeys<Material> {
     }
 }
 
-impl<P: Transports<Protocol = Packets> + ?Sized, B: Beside<P>> Drop for Moving<P, B> {
+impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> Drop for MovableTunnel<P, B> {
     fn drop(&mut self) {
         let mut state = self.state();
         self.end_kernel(&mut state);

@@ -1,4 +1,4 @@
-//! Both data planes and what divides the packets between them, in random situations: peers renew their keys, wishes
+//! Both data planes, and the division of packets between them, in random situations: peers renew their keys, wishes
 //! change, the kernel refuses steps.
 
 use super::*;
@@ -21,13 +21,13 @@ struct World {
     /// Packets with these key ids go to the kernel's data plane.
     steered: BTreeSet<u32>,
     /// Packets from the interface go to the kernel's data plane.
-    led: bool,
+    redirected: bool,
     /// The kernel's data plane exists, and is up.
     made: bool,
     up: bool,
     /// A train may hold packets for both data planes.
     trains: bool,
-    keeps_singles: bool,
+    disables_gro: bool,
     /// The next call of this kind fails.
     fails: Option<Step>,
     has_failed: bool,
@@ -41,7 +41,7 @@ enum Step {
     ComeUp,
     /// More keys are steered than before.
     Steer,
-    Lead,
+    Redirect,
 }
 
 type Shared = Arc<Mutex<World>>;
@@ -65,25 +65,25 @@ impl Side {
     }
 }
 
-impl Beside<Fake> for Side {
-    fn know(&mut self, _: Option<&u16>) {}
+impl KernelSide<Fake> for Side {
+    fn set_sockets(&mut self, _: Option<&u16>) {}
 
     fn can_begin(&self) -> bool {
         true
     }
 
-    fn keep_singles(&mut self, keep: bool) {
-        world(&self.0).keeps_singles = keep;
+    fn disable_gro(&mut self, disable: bool) {
+        world(&self.0).disables_gro = disable;
     }
 
-    fn has_singles(&self) -> bool {
+    fn is_gro_disabled(&self) -> bool {
         let world = world(&self.0);
-        world.keeps_singles && !world.trains
+        world.disables_gro && !world.trains
     }
 
     fn begin(&mut self) -> Result<Box<Fake>, String> {
         let mut world = self.step(Step::Begin)?;
-        assert!(!world.made && !world.led && world.steered.is_empty());
+        assert!(!world.made && !world.redirected && world.steered.is_empty());
         world.made = true;
         Ok(Box::new(fake()))
     }
@@ -104,11 +104,11 @@ impl Beside<Fake> for Side {
         Ok(())
     }
 
-    fn lead(&mut self, to_kernel: bool) -> Result<(), String> {
-        let mut world = self.step(Step::Lead)?;
-        assert_ne!(world.led, to_kernel);
+    fn redirect_to_kernel(&mut self, to_kernel: bool) -> Result<(), String> {
+        let mut world = self.step(Step::Redirect)?;
+        assert_ne!(world.redirected, to_kernel);
         assert!(!to_kernel || world.up, "packets would be dropped");
-        world.led = to_kernel;
+        world.redirected = to_kernel;
         Ok(())
     }
 
@@ -118,9 +118,9 @@ impl Beside<Fake> for Side {
     }
 }
 
-struct Ears(Shared);
+struct Reports(Shared);
 
-impl Control for Ears {
+impl Control for Reports {
     fn datagram(&self, _: Line, _: &[u8]) -> bool {
         true
     }
@@ -165,7 +165,7 @@ const LAYOUT: Layout = Layout::V2 { peer_id: 3 };
 
 /// A tunnel, with a session as control has it: at most three keys, the newest last.
 struct Tunnel {
-    moving: Moving<Fake, Side>,
+    moving: MovableTunnel<Fake, Side>,
     world: Shared,
     wish: Arc<Wish>,
     keys: Vec<(u8, u8)>,
@@ -178,11 +178,11 @@ impl Tunnel {
     fn new() -> Self {
         let shared = Shared::default();
         let wish = Arc::new(Wish::user_space("at first"));
-        let control = Arc::new(Ears(Arc::clone(&shared)));
+        let control = Arc::new(Reports(Arc::clone(&shared)));
         let side = Side(Arc::clone(&shared));
-        let moving = Moving::new(Box::new(fake()), side, Arc::clone(&wish), control);
+        let moving = MovableTunnel::new(Box::new(fake()), side, Arc::clone(&wish), control);
         moving.open_line(LineId::FIRST, 1194).unwrap();
-        moving.add_peer(PEER, Follows::Stay);
+        moving.add_peer(PEER, Moving::Stay);
         moving.set_line(PEER, line(1));
         Self {
             moving,
@@ -276,19 +276,19 @@ impl Tunnel {
         let world = self.world();
         assert!(!world.gone);
         let state = self.moving.state();
-        assert_eq!(world.led, state.is_led);
+        assert_eq!(world.redirected, state.is_redirected);
         assert!(
-            world.steered.is_empty() || world.keeps_singles,
+            world.steered.is_empty() || world.disables_gro,
             "a train mixes packets"
         );
         let Some(sealing) = self.sealing.map(u32::from) else {
             return;
         };
-        if state.seals_in_kernel() != world.led {
-            assert!(world.has_failed, "packets are led to the keys");
+        if state.seals_in_kernel() != world.redirected {
+            assert!(world.has_failed, "packets go to the keys");
             return;
         }
-        let sealer = match world.led {
+        let sealer = match world.redirected {
             true => state.kernel.as_ref().unwrap().sealing(PEER),
             false => self.moving.user.sealing(PEER),
         };
@@ -312,7 +312,7 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let step = prop::sample::select(vec![Step::Begin, Step::ComeUp, Step::Steer, Step::Lead]);
+    let step = prop::sample::select(vec![Step::Begin, Step::ComeUp, Step::Steer, Step::Redirect]);
     prop_oneof![
         4 => Just(Act::Install),
         4 => Just(Act::Seal),
@@ -342,11 +342,11 @@ proptest! {
                     tunnel.moving.peer(PEER).unwrap();
                 }
                 Act::Trains(trains) => tunnel.world().trains = trains,
-                // A failure to lead packets back is checked below.
-                Act::Fail(Step::Lead) if tunnel.world().led => {}
+                // A failure to redirect packets back is checked below.
+                Act::Fail(Step::Redirect) if tunnel.world().redirected => {}
                 Act::Fail(step) => tunnel.world().fails = Some(step),
             }
-            if tunnel.world().led {
+            if tunnel.world().redirected {
                 tunnel.world().fails = None;
             }
             tunnel.check();
@@ -362,7 +362,7 @@ proptest! {
             prop_assert_eq!(tunnel.is_in_kernel(), kernel);
         }
         tunnel.moving.remove_peer(PEER);
-        prop_assert!(!tunnel.world().made && !tunnel.world().led);
+        prop_assert!(!tunnel.world().made && !tunnel.world().redirected);
     }
 }
 
@@ -381,21 +381,21 @@ fn a_wish_asks_for_new_keys_once() {
     assert_eq!(wish(&tunnel, true), [], "the handshake may take a while");
     tunnel.install(LAYOUT);
     assert!(
-        !tunnel.is_in_kernel() && !tunnel.world().led,
+        !tunnel.is_in_kernel() && !tunnel.world().redirected,
         "the peer may not have them"
     );
     tunnel.seal();
-    assert!(tunnel.is_in_kernel() && tunnel.world().led);
+    assert!(tunnel.is_in_kernel() && tunnel.world().redirected);
     assert_eq!(wish(&tunnel, true), []);
     tunnel.renew();
     assert_eq!(wish(&tunnel, false), [Notice::Refresh { index: 2 }]);
     tunnel.renew();
-    assert!(!tunnel.is_in_kernel() && !tunnel.world().led);
+    assert!(!tunnel.is_in_kernel() && !tunnel.world().redirected);
     assert!(tunnel.world().made, "the peer may seal with the old keys");
     tunnel.remove();
     tunnel.remove();
     assert!(!tunnel.world().made);
-    assert!(!tunnel.world().keeps_singles, "trains again");
+    assert!(!tunnel.world().disables_gro, "trains again");
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn what_the_kernel_cannot_do_stays_in_user_space_without_an_end() {
         );
         assert!(!tunnel.wish.is_for_kernel() && !tunnel.is_in_kernel());
         assert_eq!(wish(&tunnel, false), []);
-        assert!(!tunnel.world().keeps_singles, "trains again");
+        assert!(!tunnel.world().disables_gro, "trains again");
     }
     // A limit that comes later.
     let mut tunnel = Tunnel::new();
@@ -451,7 +451,7 @@ fn a_format_that_the_kernel_lacks_ends_with_its_session() {
     assert_eq!(wish(&tunnel, true), [], "new keys would not help");
     assert!(tunnel.wish.is_for_kernel() && !tunnel.is_in_kernel());
     tunnel.moving.remove_peer(PEER);
-    tunnel.moving.add_peer(PEER, Follows::Stay);
+    tunnel.moving.add_peer(PEER, Moving::Stay);
     tunnel.moving.set_line(PEER, line(1));
     tunnel.keys.clear();
     tunnel.renew();
@@ -468,7 +468,7 @@ fn keys_that_the_kernel_refuses_go_to_user_space() {
         tunnel.renew();
         tunnel.check();
         assert!(!tunnel.wish.is_for_kernel() && !tunnel.is_in_kernel());
-        assert!(!tunnel.world().made && !tunnel.world().keeps_singles);
+        assert!(!tunnel.world().made && !tunnel.world().disables_gro);
         // The next wish works.
         wish(&tunnel, true);
         tunnel.renew();
@@ -578,7 +578,7 @@ fn a_rate_limit_refuses_the_kernel_before_and_after_the_wish() {
         assert!(!tunnel.is_in_kernel() && !tunnel.wish.is_for_kernel());
         assert_eq!(wish(&tunnel, true), []);
         assert!(tunnel.wish.why().contains("shaper"));
-        assert!(!tunnel.world().keeps_singles);
+        assert!(!tunnel.world().disables_gro);
     }
     tunnel.moving.set_rate(None);
     wish(&tunnel, true);
@@ -593,13 +593,13 @@ fn trains_come_again_when_the_kernel_is_not_used() {
         let mut tunnel = Tunnel::new();
         tunnel.renew();
         wish(&tunnel, true);
-        assert!(tunnel.world().keeps_singles);
+        assert!(tunnel.world().disables_gro);
         if layout == LAYOUT {
             tunnel.wish.set(false, "withdrawn");
         }
         tunnel.install(layout);
         tunnel.moving.peer(PEER).unwrap();
-        assert!(!tunnel.world().keeps_singles);
+        assert!(!tunnel.world().disables_gro);
     }
 }
 
@@ -630,7 +630,7 @@ fn a_kernel_that_gets_no_packets_stops_its_pings() {
     let ping = Some(Duration::from_secs(10));
     tunnel.moving.keep_alive(PEER, ping, None);
     wish(&tunnel, true);
-    tunnel.world().fails = Some(Step::Lead);
+    tunnel.world().fails = Some(Step::Redirect);
     tunnel.renew();
     tunnel.check();
     assert!(!tunnel.is_in_kernel() && !tunnel.wish.is_for_kernel());
@@ -648,7 +648,7 @@ fn packets_that_cannot_be_led_back_end_the_interface() {
     tunnel.renew();
     wish(&tunnel, true);
     tunnel.renew();
-    tunnel.world().fails = Some(Step::Lead);
+    tunnel.world().fails = Some(Step::Redirect);
     tunnel.moving.remove_peer(PEER);
     assert!(tunnel.world().gone);
 }

@@ -200,7 +200,7 @@ impl UdpSocket {
                     if scratch.0.headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
                         // The peer's MTU may be larger than ours: give every datagram full room for a while.
                         self.long_datagrams.store(LONG, Ordering::Relaxed);
-                        if self.gro.on() && !self.singles.are_kept() {
+                        if self.gro.on() && !self.singles.forbid_gro() {
                             self.take_trains(true);
                         }
                     }
@@ -230,7 +230,7 @@ impl UdpSocket {
     fn nothing_waits(&self) {
         let singles = &self.singles;
         singles.none_in_a_row();
-        if !singles.wanted.load(Ordering::Relaxed) && !singles.are_kept() {
+        if !singles.wanted.load(Ordering::Relaxed) && !singles.forbid_gro() {
             return;
         }
         if !self.set_gro(false) {

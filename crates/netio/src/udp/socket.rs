@@ -494,7 +494,7 @@ pub(super) struct Singles {
     pub(super) wanted: AtomicBool,
     /// `UDP_GRO` must not be switched on again, but off as soon as nothing waits.
     #[cfg(feature = "steer")]
-    pub(super) kept: AtomicBool,
+    pub(super) gro_is_forbidden: AtomicBool,
     /// Single datagrams in a row, or calls without `UDP_GRO`.
     count: AtomicU32,
     /// Attempts in a row to use `UDP_GRO` that received only single datagrams.
@@ -523,16 +523,16 @@ impl Singles {
     }
 
     /// Whether trains must not be received.
-    pub(super) fn are_kept(&self) -> bool {
+    pub(super) fn forbid_gro(&self) -> bool {
         #[cfg(feature = "steer")]
-        return self.kept.load(Ordering::Relaxed);
+        return self.gro_is_forbidden.load(Ordering::Relaxed);
         #[cfg(not(feature = "steer"))]
         false
     }
 
     /// Whether to ask for trains again after this call.
     pub(super) fn tries_again(&self) -> bool {
-        if self.are_kept() {
+        if self.forbid_gro() {
             return false;
         }
         let doublings = self.in_vain.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! chooses it always, so that the second one gets nothing before [`UdpSocket::steer`].
 //!
 //! The kernel joins datagrams to trains (`UDP_GRO`) before the program sees them, and asks it about the first one only.
-//! So trains must be [off](SharedPort::keep_singles) while both sockets are used.
+//! So trains must be [off](SharedPort::disable_gro) while both sockets are used.
 
 use super::socket::{Family, Singles, SocketError, SocketOptions, UdpSocket, set_int, set_option};
 use std::io;
@@ -36,16 +36,17 @@ pub struct SharedPort {
 
 impl SharedPort {
     /// Has the first socket receive single datagrams only, as soon as nothing waits in it; or lets it choose again.
-    pub fn keep_singles(&self, keep: bool) {
-        self.singles.kept.store(keep, Ordering::Relaxed);
+    pub fn disable_gro(&self, disable: bool) {
+        self.singles
+            .gro_is_forbidden
+            .store(disable, Ordering::Relaxed);
     }
 
-    /// Whether the first socket receives single datagrams only, until [`keep_singles`](Self::keep_singles) ends that.
+    /// Whether the first socket receives single datagrams only, until [`disable_gro`](Self::disable_gro) ends that.
     #[must_use]
-    pub fn has_singles(&self) -> bool {
+    pub fn is_gro_disabled(&self) -> bool {
         let singles = &self.singles;
-        let kept = singles.kept.load(Ordering::Relaxed) && singles.on.load(Ordering::Relaxed);
-        !self.trains || kept
+        !self.trains || (singles.forbid_gro() && singles.on.load(Ordering::Relaxed))
     }
 
     /// Opens the second socket, which gets no datagram yet.
@@ -187,7 +188,7 @@ mod tests {
                 second.steer(&[]).unwrap();
                 send(&[1]);
                 assert!(waiting(&second).is_empty());
-                // Of a program that is still there, the first socket gets all.
+                // The first socket gets all, though the program still names the second one.
                 second.steer(&[1]).unwrap();
                 drop(second);
                 send(&[1, 2]);
@@ -221,12 +222,12 @@ mod tests {
         let options = options(HERE[0].1, true);
         let mut first = UdpSocket::bind(Family::V4, &options).unwrap();
         let port = first.share_port(&options).unwrap();
-        assert_eq!(port.has_singles(), !first.gro.on());
+        assert_eq!(port.is_gro_disabled(), !first.gro.on());
         if !first.gro.on() {
             return;
         }
-        port.keep_singles(true);
-        assert!(!port.has_singles(), "datagrams may wait");
+        port.disable_gro(true);
+        assert!(!port.is_gro_disabled(), "datagrams may wait");
         let stranger = Plain::bind("127.0.0.1:0").unwrap();
         stranger.connect(("127.0.0.1", first.port())).unwrap();
         let mut scratch = crate::udp::RecvScratch::new();
@@ -238,15 +239,15 @@ mod tests {
         };
         stranger.send(&[1; 100]).unwrap();
         while receive(&first) {}
-        assert!(port.has_singles());
+        assert!(port.is_gro_disabled());
         // However many datagrams come, long ones too, the socket does not try trains again.
         for round in 0..200 {
             let long = if round % 50 == 7 { 4000 } else { 100 };
             stranger.send(&vec![1; long]).unwrap();
             while receive(&first) {}
-            assert!(port.has_singles(), "{round}");
+            assert!(port.is_gro_disabled(), "{round}");
         }
-        port.keep_singles(false);
-        assert!(!port.has_singles());
+        port.disable_gro(false);
+        assert!(!port.is_gro_disabled());
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::openvpn) struct Choice {
     kernel: Cell<bool>,
     /// The reason, if the setting leaves the choice to this program.
     why: Option<RefCell<String>>,
-    /// Who is to move the packets of a tunnel that can be moved.
+    /// The wanted data plane of a tunnel that can be moved.
     wish: Option<Arc<Wish>>,
 }
 
