@@ -2,6 +2,8 @@
 
 use super::facts::{Facts, Shared, Starter, TunDevice, Tunnel};
 use crate::up::account::STOP;
+#[cfg(feature = "kernel")]
+use host::tunnel_devices::is_hidden;
 use netio::netlink::{Family, Link, Rule};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -566,6 +568,25 @@ fn left(facts: &Facts, found: &mut Vec<Finding>) {
             format!("a killed process has left routes, rules or settings of {name}"),
             "/run/millrace",
             &format!("millrace down {name} (or bring it up again)"),
+        );
+    }
+    #[cfg(feature = "kernel")]
+    for link in facts.links.iter().filter(|it| is_hidden(&it.name)) {
+        let index = link
+            .name
+            .trim_start_matches(|it: char| !it.is_ascii_digit());
+        let tun = facts.links.iter().find(|it| it.index.to_string() == index);
+        if tun.is_some_and(|tun| facts.is_tunnel(&tun.name)) {
+            continue;
+        }
+        let name = &link.name;
+        say(
+            found,
+            format!(
+                "{name} is the kernel's side of no running tunnel: packets into that tunnel are dropped"
+            ),
+            name,
+            &format!("start the tunnel again; if it is not needed: ip link del {name}"),
         );
     }
 }

@@ -452,3 +452,27 @@ fn a_clock_that_once_ran_ahead_is_told_apart_from_one_that_is_not_set() {
     facts.now = SystemTime::UNIX_EPOCH;
     assert!(all(&facts)[0].what.contains("not yet valid"));
 }
+
+#[cfg(feature = "kernel")]
+#[test]
+fn the_kernels_side_of_a_killed_tunnel() {
+    let hidden = |index: u32| Link {
+        index: 100 + index,
+        name: format!("mrk{index}"),
+        ..Link::default()
+    };
+    for running in [true, false] {
+        let mut facts = sound();
+        let device = facts.tunnels[0].device.clone();
+        facts.links.push(Link {
+            index: 77,
+            name: if running { device } else { "tun9".to_owned() },
+            ..Link::default()
+        });
+        facts.links.push(hidden(77));
+        let found = all(&facts);
+        let left = found.iter().filter(|it| it.what.starts_with("mrk77 is"));
+        assert_eq!(left.count(), usize::from(!running), "{found:?}");
+    }
+    finds("left", "mrk78 is", |it| it.links.push(hidden(78)));
+}
