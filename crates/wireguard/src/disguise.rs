@@ -232,7 +232,7 @@ impl Form {
 }
 
 /// The forms that an interface's wire and its device share.
-pub(crate) type SharedForms = std::sync::Arc<Forms>;
+pub(crate) type SharedForms = Arc<Forms>;
 
 /// The form of an interface's datagrams, which all clones of a protocol share.
 #[derive(Debug, Default)]
