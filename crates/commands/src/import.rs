@@ -241,8 +241,13 @@ fn import(
         true => "standard input".to_owned(),
         false => source.display().to_string(),
     };
-    let judged = prepared.as_ref().map(|it| judge(&kept, it)).transpose()?;
-    let text = prepared.unwrap_or(text);
+    let (text, judged) = match prepared {
+        Some(it) => {
+            let judged = judge(&kept, &it)?;
+            (it, Some(judged))
+        }
+        None => (text, None),
+    };
     let decided = judged.as_ref().unwrap_or(&told);
     let verbose = matches.try_get_one::<u8>("verbose").ok().flatten();
     if verbose.is_some_and(|it| *it > 0) || !decided.usable {

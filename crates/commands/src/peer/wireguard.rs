@@ -375,7 +375,7 @@ impl File {
             ));
         }
         #[cfg(feature = "amnezia")]
-        let amnezia = config::amnezia::lines(&self.tunnel.interface.amnezia);
+        let amnezia: &str = &config::amnezia::lines(&self.tunnel.interface.amnezia);
         #[cfg(not(feature = "amnezia"))]
         let amnezia = "";
         let text = secret(&[
@@ -385,7 +385,7 @@ impl File {
             &list_of(own),
             "\n",
             &dns,
-            &amnezia,
+            amnezia,
             "\n[Peer]\nPublicKey = ",
             &self.key,
             "\nPresharedKey = ",
