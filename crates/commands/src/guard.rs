@@ -203,8 +203,10 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     judge::router(&mut done.report);
     host::terminal::text(render(&done.report));
     let report = &done.report;
-    // At boot the guard comes before its devices, and the services wait for it.
-    let has_devices = matches.get_flag("if-asked") || report.idle.is_empty();
+    // At boot the guard comes before its devices, and the services wait for it; netifd makes those of its lists.
+    let is_file = || matches!(wanted::from_file(matches), Ok(Some(_)));
+    let is_early = matches.get_flag("if-asked") || !(matches.contains_id("lan") || is_file());
+    let has_devices = is_early || report.idle.is_empty();
     Ok(code(
         is_asked && done.errors.is_empty() && report.is_whole() && has_devices,
     ))

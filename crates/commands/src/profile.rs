@@ -27,9 +27,17 @@ pub(crate) enum ProfileError {
         /// The paths that were tried.
         looked_for: Vec<PathBuf>,
     },
-    /// The name is that of a directory.
-    #[error("{0}: a directory; `millrace import` makes one tunnel of a provider's files")]
-    Directory(String),
+    /// The name is that of a directory, and of no file.
+    #[error(
+        "{name}: a directory, and there is no {}; `millrace import` makes one tunnel of a provider's files",
+        paths(.looked_for, " or ")
+    )]
+    Directory {
+        /// Name the user gave.
+        name: String,
+        /// The paths that were tried.
+        looked_for: Vec<PathBuf>,
+    },
     /// This user may not read some directories, and the others have no such file.
     #[error(
         "{name}: this user may not read {}; run this as root",
@@ -138,10 +146,10 @@ fn find_below(path: &Path, root: &Path) -> Result<PathBuf, ProfileError> {
             found.push(last);
             Err(ProfileError::Several { name, found })
         }
-        (None, _) if path.is_dir() => Err(ProfileError::Directory(name)),
         (None, _) => {
             let directories = hidden_below(root);
             Err(match directories.is_empty() {
+                true if path.is_dir() => ProfileError::Directory { name, looked_for },
                 true => ProfileError::None { name, looked_for },
                 false => ProfileError::Hidden { name, directories },
             })

@@ -335,7 +335,9 @@ fn nothing_leaves_while_the_router_starts() {
         return;
     }
     let world = Guarded::unplugged();
-    guard(&world, &ON);
+    let command = world.router.command(PROGRAM).arg("guard").args(ON);
+    let exit = command.exit().unwrap();
+    assert_eq!(exit.status.code(), Some(1), "LAN devices are missing yet");
     world.flush_rules();
     world.plug_lan();
     world.plug_wan();
