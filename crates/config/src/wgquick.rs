@@ -17,13 +17,13 @@ use crate::permissions::Permissions;
 use crate::report::{Entry, Report, Verdict};
 use crate::text::suggest;
 use crate::text::{NOT_UTF8, Text};
-use crate::tunnel::{Interface, Peer, Tunnel};
+use crate::tunnel::{Peer, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
 
 mod rows;
 
 use crate::error::ImportError;
-use rows::{Kind, Row};
+use rows::{Clear, Kind, Row};
 
 /// Largest accepted file, in bytes: room for 10,000 peers with every key set.
 pub const FILE_MAX: u64 = 4 << 20;
@@ -300,6 +300,8 @@ impl Parser {
                 return self.script(number, name);
             }
             (Kind::Interface(set, _), _) => set(interface, value),
+            #[cfg(feature = "amnezia")]
+            (Kind::Amnezia, _) => crate::amnezia::set(&mut interface.amnezia, name, value),
             (Kind::OfPeers(set, _), _) => set(self, number, value),
             (Kind::Peer(set, _), Some(peer)) => set(peer, value),
             (Kind::Peer(..), None) => return,
@@ -312,8 +314,8 @@ impl Parser {
     }
 
     /// Treats a key without a value as absent.
-    fn empty(&mut self, number: usize, row: &Row, clear: fn(&mut Interface)) {
-        clear(&mut self.tunnel.interface);
+    fn empty(&mut self, number: usize, row: &Row, clear: Clear) {
+        clear(&mut self.tunnel.interface, row.name);
         match row.kind {
             Kind::Script(_) => self.report.push(number, row.name, Verdict::Honoured, ""),
             _ => self.honoured(number, row, String::new()),

@@ -107,7 +107,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     let (code, text) = run(&["status"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("there is no device br-none"), "{text}");
-    // As the page says: a watch follows a guard that was switched on by hand, and finds no fault.
+    // A watch follows a guard that was switched on by hand, as the page says, and finds no fault.
     assert_eq!(run(&["on", "--lan", "br-lan"]).0, Some(0));
     let watch = world.router.command(PROGRAM).args(["guard", "watch"]);
     let mut watch = watch.spawn().unwrap();

@@ -74,7 +74,7 @@ pub fn health(status: &Status) -> (State, String) {
     (state, all.join("; "))
 }
 
-/// The tunnel's state and the reason for it alone.
+/// Returns the tunnel's state and its reason, without lasting warnings.
 pub(crate) fn carries(status: &Status) -> (State, String) {
     match status.state.as_deref() {
         Some("connecting") => return (State::Connecting, "connecting to its server".to_owned()),

@@ -85,7 +85,7 @@ impl Disguise {
     }
 
     /// The message in a datagram that is not a data packet, with WireGuard's type, and the bytes that its MACs cover.
-    /// Of several that fit, this is the one whose mac1 is right; else a cookie reply, which has none.
+    /// If several types fit, the one whose mac1 is right counts, or else a cookie reply, which has none.
     pub(crate) fn message(&self, datagram: &[u8], checker: Option<&Checker>) -> Option<Undressed> {
         let profile = self.profile.as_ref()?;
         let fits = profile.fits(datagram);

@@ -55,6 +55,14 @@ pub trait WireGuardPeer {
     /// variables.
     fn invocation(&self, interface: &str, options: &PeerOptions) -> Invocation;
 
+    /// Makes the files that the program needs in `host`.
+    ///
+    /// # Errors
+    /// [`LabError::Host`] if the host cannot be entered.
+    fn prepare(&self, _: &Host) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// Starts the program in `host` and waits until `wg` can talk to it. Control sockets are files: in hosts that are
     /// not private, interface names must differ.
     ///
@@ -67,6 +75,7 @@ pub trait WireGuardPeer {
         options: &PeerOptions,
     ) -> Result<RunningPeer<'h>, LabError> {
         let program = self.available()?;
+        self.prepare(host)?;
         let invocation = self.invocation(interface, options);
         let mut command = host
             .command(program)

@@ -138,7 +138,7 @@ impl Table {
             return Ok(self);
         }
         let mut faults = std::mem::take(&mut self.faults);
-        // Without the server's file, the faults of lines are told alone.
+        // If the server's file cannot be read, only the faults of lines are told.
         let others = others(&self.clients(None)).unwrap_or_default().into_iter();
         faults.extend(others.map(|(number, it)| (self.line(number), it)));
         faults.sort_by_key(|it| it.0);
@@ -207,7 +207,7 @@ fn header(text: &str) -> Option<Vec<&'static str>> {
     columns.contains(&"name").then_some(columns)
 }
 
-/// What separates the fields of a line instead of commas: a name has neither.
+/// Finds semicolons or tabs in place of commas between a line's fields; no name contains them.
 fn separated_by(text: &str) -> Option<&'static str> {
     let name = text.split(',').next()?;
     let others = [(';', "semicolons"), ('\t', "tabs")].into_iter();

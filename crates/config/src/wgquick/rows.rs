@@ -17,6 +17,8 @@ use crate::tunnel::{Interface, Peer, Scripts, Table, Tunnel};
 #[cfg(not(feature = "amnezia"))]
 use crate::types::decimal;
 use crate::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32};
+#[cfg(feature = "amnezia")]
+use wireguard::amnezia::KEYS;
 
 /// A key of a `wg-quick` file.
 pub(super) struct Row {
@@ -26,9 +28,11 @@ pub(super) struct Row {
     pub list: bool,
     /// Whether the key can be left out without a change of the tunnel's destination, peers or keys.
     pub dispensable: bool,
-    /// Unsets the value, for a key that `wg-quick` accepts with an empty value, as some programs write it.
-    pub clear: Option<fn(&mut Interface)>,
+    /// Unsets the value of the key of this name, which `wg-quick` accepts with an empty value, as some programs write it.
+    pub clear: Option<Clear>,
 }
+
+pub(super) type Clear = fn(&mut Interface, &str);
 
 /// The section of a key, how its value changes the model, and how the model becomes text.
 pub(super) enum Kind {
@@ -36,6 +40,9 @@ pub(super) enum Kind {
         fn(&mut Interface, &str) -> Verdicted,
         fn(&Interface) -> Texts,
     ),
+    /// A key of `[Interface]` that only AmneziaWG knows.
+    #[cfg(feature = "amnezia")]
+    Amnezia,
     /// A shell command of `[Interface]`.
     Script(fn(&mut Scripts) -> &mut Vec<String>),
     Peer(fn(&mut Peer, &str) -> Verdicted, fn(&Peer) -> Texts),
@@ -59,7 +66,7 @@ impl Row {
 
     /// A key whose value is a shell command.
     const fn script(name: &'static str, place: fn(&mut Scripts) -> &mut Vec<String>) -> Self {
-        Self::new(name, Kind::Script(place)).clear(|_| {})
+        Self::new(name, Kind::Script(place)).clear(|_, _| {})
     }
 
     const fn list(mut self) -> Self {
@@ -72,7 +79,7 @@ impl Row {
         self
     }
 
-    const fn clear(mut self, clear: fn(&mut Interface)) -> Self {
+    const fn clear(mut self, clear: Clear) -> Self {
         self.clear = Some(clear);
         self
     }
@@ -90,15 +97,15 @@ pub(super) const ROWS: &[Row] = &[
         Kind::Interface(address, |it| texts(&it.addresses)),
     )
     .list()
-    .clear(|_| {}),
+    .clear(|_, _| {}),
     Row::new("DNS", Kind::Interface(dns, shown_dns))
         .list()
         .dispensable()
-        .clear(|_| {}),
+        .clear(|_, _| {}),
     Row::new("MTU", Kind::Interface(mtu, |it| texts(it.mtu)))
         .dispensable()
-        .clear(|it| it.mtu = None),
-    Row::new("Table", Kind::Interface(table, shown_table)).clear(|it| it.table = Table::Auto),
+        .clear(|it, _| it.mtu = None),
+    Row::new("Table", Kind::Interface(table, shown_table)).clear(|it, _| it.table = Table::Auto),
     Row::new(
         "SaveConfig",
         Kind::Interface(save_config, |it| texts(it.save_config.then_some(true))),
@@ -151,58 +158,22 @@ pub(super) const ROWS: &[Row] = &[
 #[cfg(not(feature = "amnezia"))]
 const AMNEZIA: &[Row] = &[];
 
-/// Rows of AmneziaWG's keys, with or without a function that takes an empty value.
-#[cfg(feature = "amnezia")]
-macro_rules! amnezia {
-    ($($name:literal $($clear:ident)?),* $(,)?) => {
-        &[$(
-            Row::new(
-                $name,
-                Kind::Interface(
-                    |it, value| amnezia::set(&mut it.amnezia, $name, value),
-                    |it| amnezia::show(&it.amnezia, $name),
-                ),
-            )
-            $(.$clear(|it| {
-                let _ = it.amnezia.set($name, "");
-            }))?,
-        )*]
-    };
-}
-
 /// Keys of AmneziaWG. Amnezia's programs write an empty value for a packet that is not set.
 #[cfg(feature = "amnezia")]
-const AMNEZIA: &[Row] = amnezia![
-    "Jc",
-    "Jmin",
-    "Jmax",
-    "S1",
-    "S2",
-    "S3",
-    "S4",
-    "H1",
-    "H2",
-    "H3",
-    "H4",
-    "I1" clear,
-    "I2" clear,
-    "I3" clear,
-    "I4" clear,
-    "I5" clear,
-    "J1" clear,
-    "J2" clear,
-    "J3" clear,
-    "Itime",
-    "HeaderProtectionKey",
-    "ContentPaddingAddition",
-    "RekeyAfterTime",
-    "RekeyTimeout",
-    "RejectAfterTime",
-    "KeepaliveTimeout",
-    "MaxHandshakeAttempts",
-    "RandomTrailers",
-    "DisableCookies",
-];
+const AMNEZIA: &[Row] = &{
+    let mut rows = [const { Row::new("", Kind::Amnezia) }; KEYS.len()];
+    let mut at = 0;
+    while at < KEYS.len() {
+        rows[at].name = KEYS[at];
+        if let [b'I' | b'J', b'1'..=b'5'] = KEYS[at].as_bytes() {
+            rows[at].clear = Some(|it, name| {
+                let _ = it.amnezia.set(name, "");
+            });
+        }
+        at += 1;
+    }
+    rows
+};
 
 /// All keys that this program knows.
 pub(super) fn all() -> impl Iterator<Item = &'static Row> {
@@ -240,6 +211,8 @@ impl Tunnel {
         for Row { name, kind, .. } in all() {
             let values = match kind {
                 Kind::Interface(_, show) => show(&self.interface),
+                #[cfg(feature = "amnezia")]
+                Kind::Amnezia => amnezia::show(&self.interface.amnezia, name),
                 Kind::Script(place) => texts(place(&mut scripts)),
                 Kind::Peer(..) | Kind::OfPeers(..) => Texts::new(),
             };

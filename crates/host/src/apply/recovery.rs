@@ -65,7 +65,7 @@ pub fn recover_all() -> Result<Vec<String>, ApplyError> {
 /// any.
 ///
 /// # Errors
-/// Those of [`recover_all`].
+/// The errors of [`recover_all`].
 pub fn recover_profile(name: &str) -> Result<bool, ApplyError> {
     recover_abandoned(Some(&journal::known(name))).map(|names| !names.is_empty())
 }

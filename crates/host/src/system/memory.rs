@@ -39,7 +39,7 @@ struct Link {
 /// An address of an interface: interface, address, prefix, other end.
 type Assigned = (u32, IpAddr, u8, Option<IpAddr>);
 
-/// What another program does to a host.
+/// Changes that another program makes to a host.
 pub(crate) type Change = fn(&mut Memory);
 
 /// A host.
@@ -63,7 +63,7 @@ pub(crate) struct Memory {
     pub(crate) fault: Option<(usize, Fault)>,
     /// Number of changes requested so far.
     pub(crate) changes: usize,
-    /// What another program does right after the routes are listed, and how many listings come before.
+    /// Number of listings of routes until another program makes a change right after one, and that change.
     pub(crate) meanwhile: Option<(usize, Change)>,
 }
 

@@ -351,7 +351,7 @@ proptest! {
             }
             tunnel.check();
         }
-        // Whatever happened, the tunnel goes where it is wished.
+        // The tunnel still moves to each data plane that is wished for.
         tunnel.world().fails = None;
         tunnel.world().trains = false;
         for kernel in [true, false, true] {

@@ -125,7 +125,7 @@ impl Name {
             self.pause = PAUSE_MIN;
             match self.stage {
                 Stage::Due(_) => self.stage = Stage::Due(now),
-                // It may have begun without the uplink; the pause after it is short.
+                // A look-up under way may have begun without the uplink; if it fails, it is repeated after a short pause.
                 Stage::Runs | Stage::Rests => {}
             }
         }

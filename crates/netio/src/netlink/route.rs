@@ -332,7 +332,7 @@ impl Netlink {
     /// The route that a packet from this host's address `src` to `dst` would take, by rules for that source, too.
     ///
     /// # Errors
-    /// As [`Netlink::route_get`]; EINVAL if an IPv4 `src` is not an address of this host.
+    /// The errors of [`Netlink::route_get`], and EINVAL if an IPv4 `src` is not an address of this host.
     pub fn route_from(
         &mut self,
         dst: IpAddr,

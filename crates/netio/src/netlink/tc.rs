@@ -45,7 +45,7 @@ const NODE: u32 = 0x7a1;
 /// All protocols (`ETH_P_ALL`), in network order.
 const ALL: u16 = 3u16.to_be();
 
-/// Where packets are taken, and where they go on.
+/// The direction in which packets pass both interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirection {
     /// Packets that leave one interface leave through the other.

@@ -272,7 +272,7 @@ pub(super) fn open_udp(
         match UdpSocket::bind(family, &shared(address)) {
             #[cfg(feature = "kernel")]
             Ok(mut socket) if shares => {
-                // Without that, the tunnel stays in user space.
+                // A tunnel whose port cannot be shared stays in user space.
                 if let Err(error) = socket.share_port(&shared(address)) {
                     log::debug!("{error}");
                 }

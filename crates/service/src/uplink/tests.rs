@@ -35,7 +35,7 @@ fn a_call_ends_when_another_way_has_replaced_its_own() {
         (true, LTE, true, false),
         (true, LTE, true, true),
     ]);
-    // The same address returns.
+    // The uplink returns with the same address.
     looks(&[(true, None, false, false), (true, WAN, true, false)]);
 }
 

@@ -87,7 +87,7 @@ fn targets(
         let networks = interface.addresses.iter();
         let networks = networks.filter(|it| it.prefix < family_bits(it.addr));
         candidates.extend(networks.map(|it| first_host(it.addr, it.prefix)));
-        // A file of `millrace peer add` names the tunnel's network only here, and its address alone.
+        // Files of `millrace peer add` have the tunnel's network only in AllowedIPs; `Address` is a single address.
         let around = peer.allowed_ips.iter().filter(|range| {
             let mut own = interface.addresses.iter();
             range.prefix() >= NETWORK_MIN && own.any(|it| range.contains(it.addr))

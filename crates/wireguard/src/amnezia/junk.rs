@@ -17,7 +17,8 @@ impl Junk {
     pub(crate) fn next(&mut self, settings: &Settings, now: Instant, unix: u64) -> Vec<Box<[u8]>> {
         let every = Duration::from_secs(settings.special_every.into());
         let stamp = settings.stamp();
-        // 1.5 alone spares its first packets.
+        // Version 1.5 sends I packets again only after `Itime`, and J packets until then. Later versions always send I
+        // packets.
         let due = stamp == 4
             || self
                 .special

@@ -83,7 +83,7 @@ impl Timings {
     }
 }
 
-/// What was drawn for one peer. A time stays as it was drawn until its timer begins anew.
+/// Times and numbers drawn for one peer. A time stays as it was drawn until its timer begins anew.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Draws {
     /// Initiations since data last asked for the handshake.

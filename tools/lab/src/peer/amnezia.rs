@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use super::{Invocation, PeerOptions, READY, RunningPeer, WireGuardPeer};
+use super::{Invocation, PeerOptions, WireGuardPeer};
 use crate::{Host, LabError, tools};
 
 /// A program that speaks AmneziaWG.
@@ -55,25 +55,11 @@ impl WireGuardPeer for AmneziaWg {
     }
 
     /// Has the program make its socket where `wg` looks. The host must be private.
-    fn start<'h>(
-        &self,
-        host: &'h Host,
-        interface: &str,
-        options: &PeerOptions,
-    ) -> Result<RunningPeer<'h>, LabError> {
-        let program = self.available()?;
+    fn prepare(&self, host: &Host) -> Result<(), LabError> {
         let [standard, own] = SOCKETS;
         // Both may exist from an earlier start.
         host.run(|| {
-            fs::create_dir_all(standard)
-                .and_then(|()| symlink(standard, own))
-                .ok()
-        })?;
-        let invocation = self.invocation(interface, options);
-        let mut command = host.command(program).args(invocation.arguments);
-        for (key, value) in &invocation.environment {
-            command = command.env(key, value);
-        }
-        RunningPeer::ready(host, command.spawn()?, interface, READY)
+            let _ = fs::create_dir_all(standard).and_then(|()| symlink(standard, own));
+        })
     }
 }

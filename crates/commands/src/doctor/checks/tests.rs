@@ -251,7 +251,7 @@ fn offloads_rules_and_the_packet_filter() {
         facts.rules.push(main);
         assert_eq!(all(&facts), [], "{mark}");
     }
-    // Of a killed tunnel's rules, only the remains are told; those of wg-quick beside it as ever.
+    // The rules of a killed tunnel are reported as remains only, and wg-quick's beside it as rules.
     for (mark, checks) in [(51830, &["left"][..]), (51831, &["rules", "left"])] {
         let mut facts = sound();
         facts.left = vec![("office".to_owned(), vec![51830])];
