@@ -41,6 +41,8 @@ impl Office {
             },
             file: None,
             qr: false,
+            #[cfg(feature = "amnezia")]
+            link: false,
             behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
             note: None,
             keepalive: None,
@@ -641,6 +643,8 @@ fn a_file_that_is_too_long_for_a_camera_is_written_as_a_file() {
         terms,
         file: None,
         qr: true,
+        #[cfg(feature = "amnezia")]
+        link: false,
         behind: Vec::new(),
         note: Some("to the left".to_owned()),
         keepalive: Some(20),
@@ -777,6 +781,8 @@ fn clients_files_have_the_keepalive_of_the_server_s_file() {
             },
             file: None,
             qr: false,
+            #[cfg(feature = "amnezia")]
+            link: false,
             behind: Vec::new(),
             note: None,
             keepalive: None,
@@ -795,5 +801,48 @@ fn clients_files_have_the_keepalive_of_the_server_s_file() {
         );
         assert!(rows.last().unwrap().ends_with("current"), "{rows:?}");
         fs::write(office.path(), office.text().replacen(line, "", 1)).unwrap();
+    }
+}
+
+/// A client of a server with AmneziaWG gets the server's values, in a file and in a link.
+#[cfg(feature = "amnezia")]
+#[test]
+fn clients_get_the_values_of_amneziawg() {
+    use config::amnezia::{draw, lines, link};
+    for (_, generation) in draw::Generation::ALL {
+        let office = Office::new();
+        let settings = draw::draw(generation, Some(draw::Look::Quic));
+        let text = office.text();
+        let amnezia = lines(&settings);
+        let text = text.replace("ListenPort = 7\n", &format!("ListenPort = 7\n{}", *amnezia));
+        fs::write(office.path(), text).unwrap();
+        let shown = RefCell::default();
+        let wanted = Wanted {
+            name: "phone",
+            terms: Terms::default(),
+            file: None,
+            qr: false,
+            link: true,
+            behind: Vec::new(),
+            note: None,
+            keepalive: None,
+            shown: &shown,
+        };
+        let new = New {
+            name: "phone",
+            behind: &[],
+            note: None,
+            keepalive: None,
+        };
+        crate::peer::add_all(&office.path(), &wanted.terms, &[new], &wanted).unwrap();
+        let file = link::read(&shown.borrow()).unwrap();
+        assert!(file.contains(amnezia.as_str()), "{}", *file);
+        let import = wgquick::parse(&file, "phone.conf", config::permissions::Permissions::NONE);
+        assert_eq!(import.into_tunnel().unwrap().0.interface.amnezia, settings);
+        assert_eq!(office.list(), ["phone  current"]);
+        // Other values at the server ask for another file.
+        let changed = office.text().replacen("\nJc = ", "\nJc = 1", 1);
+        fs::write(office.path(), changed).unwrap();
+        assert_eq!(office.list(), ["phone  outdated"]);
     }
 }
