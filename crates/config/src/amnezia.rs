@@ -1,6 +1,9 @@
 //! AmneziaWG's settings in files and in the configuration protocol. Their values are `wireguard`'s to read; a key is base64
 //! in files and hexadecimal in the protocol.
 
+pub mod draw;
+pub mod link;
+
 use std::io::{self, Write};
 
 use wireguard::amnezia::{KEYS, Settings};
