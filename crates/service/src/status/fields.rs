@@ -108,25 +108,25 @@ macro_rules! levels {
             $(
                 $(#[doc = $what:literal])+
                 $name:ident: $type:ty $(, absent $absent:literal)? $(, label $label:literal)?
-                    $(, metric $metric:literal)?;
+                    $(, metric $metric:literal)? $(, feature $feature:literal)?;
             )+
         }
     )+) => {$(
         $(#[doc = $about])+
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct $level {
-            $($(#[doc = $what])+ pub $name: $type,)+
+            $($(#[doc = $what])+ $(#[cfg(feature = $feature)])? pub $name: $type,)+
         }
 
         impl Level for $level {
-            const FIELDS: &'static [Field<Self>] = &[$(Field {
+            const FIELDS: &'static [Field<Self>] = &[$($(#[cfg(feature = $feature)])? Field {
                 name: stringify!($name),
                 label: concat!($($label)?),
                 omitted: !concat!($($absent)?).is_empty(),
                 get: |it| get(&it.$name),
                 set: |it, value| set(&mut it.$name, value),
             }),+];
-            const NOTES: &'static [Note] = &[$(Note {
+            const NOTES: &'static [Note] = &[$($(#[cfg(feature = $feature)])? Note {
                 what: concat!($($what),+).trim_ascii_start(),
                 metric: concat!($($metric)?),
                 #[cfg(test)]
@@ -158,6 +158,8 @@ levels! {
         protocol: String;
         /// `client` or `server`; null with WireGuard, whose peers are equal.
         role: Option<String>, label "protocol";
+        /// First generation of [AmneziaWG](amneziawg.md) that has the tunnel's settings, `1.0` to `3.1`.
+        amnezia: Option<String>, absent "if null", label "amneziawg", feature "amnezia";
         /// OpenVPN and PPTP clients: `connecting` or `connected`. All protocols:
         /// [`silent` or `no carrier`](#silent-and-no-carrier) if all peers are in this state, and `waiting` while
         /// `waiting_for` is set.

@@ -121,6 +121,41 @@ impl Settings {
         *self == Self::default()
     }
 
+    /// The protocol's name: `WireGuard`, or `AmneziaWG 2.0` with the first generation that has all these settings.
+    #[must_use]
+    pub fn protocol(&self) -> &'static str {
+        let timings = [
+            self.rekey_after,
+            self.rekey_timeout,
+            self.reject_after,
+            self.keepalive,
+            self.attempts,
+        ];
+        let is_set = |range: &Range<u16>| *range != Range::one(0);
+        match self {
+            _ if self.is_plain() => "WireGuard",
+            _ if self.trailers || self.no_cookies => "AmneziaWG 3.1",
+            _ if self.header_key.is_some() || is_set(&self.padding) => "AmneziaWG 3.0",
+            _ if timings.iter().any(is_set) => "AmneziaWG 3.0",
+            _ if self.is_of_1_5() => "AmneziaWG 1.5",
+            _ if self.prefix[2..] != [0; 2] => "AmneziaWG 2.0",
+            _ if self.types.iter().any(|it| it.width() > 1) => "AmneziaWG 2.0",
+            _ if self.special.iter().any(Option::is_some) => "AmneziaWG 1.5",
+            _ => "AmneziaWG 1.0",
+        }
+    }
+
+    /// The generation in [`Settings::protocol`]; `None` for plain WireGuard.
+    #[must_use]
+    pub fn generation(&self) -> Option<&'static str> {
+        self.protocol().strip_prefix("AmneziaWG ")
+    }
+
+    /// Whether a key is set that only generation 1.5 has.
+    fn is_of_1_5(&self) -> bool {
+        self.special_every > 0 || self.between.iter().any(Option::is_some)
+    }
+
     /// Whether datagrams of both look the same to a receiver, so that sessions may go on after a change from one to
     /// the other.
     #[must_use]
@@ -137,8 +172,7 @@ impl Settings {
 
     /// Bytes of the times and counts in packets of tags: generation 1.5 has longer ones.
     pub(super) fn stamp(&self) -> usize {
-        let is_of_1_5 = self.special_every > 0 || self.between.iter().any(Option::is_some);
-        if is_of_1_5 { 8 } else { 4 }
+        if self.is_of_1_5() { 8 } else { 4 }
     }
 
     /// Sets the value of a key of [`KEYS`], written in any case and with any underscores, as other programs write it. A
@@ -387,6 +421,27 @@ mod tests {
             settings.set(name, value).unwrap();
         }
         settings
+    }
+
+    #[test]
+    fn the_first_generation_with_all_settings_is_named() {
+        let generation = |lines: &[(&str, &str)]| settings(lines).generation();
+        let key = "40".repeat(32);
+        for (lines, expected) in [
+            (&[][..], None),
+            (&[("Jc", "4"), ("S1", "9"), ("H1", "77")], Some("1.0")),
+            (&[("I1", "<r 9>"), ("S1", "9")], Some("1.5")),
+            (&[("Itime", "9"), ("S3", "9")], Some("1.5")),
+            (&[("I1", "<r 9>"), ("S4", "9")], Some("2.0")),
+            (&[("H1", "70-90")], Some("2.0")),
+            (&[("RekeyTimeout", "3-7")], Some("3.0")),
+            (&[("ContentPaddingAddition", "9"), ("S4", "9")], Some("3.0")),
+            (&[("HeaderProtectionKey", &*key)], Some("3.0")),
+            (&[("DisableCookies", "on"), ("Jc", "1")], Some("3.1")),
+        ] {
+            assert_eq!(generation(lines), expected, "{lines:?}");
+        }
+        assert_eq!(Settings::default().protocol(), "WireGuard");
     }
 
     #[test]
