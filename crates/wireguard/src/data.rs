@@ -184,8 +184,13 @@ impl Wire for WireGuard {
     }
 
     #[inline]
+    fn look_ahead<'a>(&self, reader: &mut Reader, datagrams: impl Iterator<Item = &'a [u8]>) {
+        reader.look_ahead(datagrams);
+    }
+
+    #[inline]
     fn classify(&self, reader: &Reader, datagram: &[u8]) -> Class {
-        if let Some(class) = reader.form.classify(datagram) {
+        if let Some(class) = reader.classify(datagram) {
             return class;
         }
         if let Some(header) = DataHeader::parse(datagram) {
