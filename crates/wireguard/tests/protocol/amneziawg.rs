@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::sim::{Event, Sim, secs};
 use crypto::x25519::PrivateKey;
 use plane::PeerId;
 use wireguard::amnezia::{Profile, Settings};
@@ -240,6 +241,42 @@ fn times_are_drawn_from_their_ranges() {
         });
         let age = (refresh.unwrap() - pair.now).as_secs();
         assert!((100..=110).contains(&age), "{age}");
+    }
+}
+
+/// Ten minutes without data, with keepalives in one direction or both: a keepalive that counted as data would be
+/// answered, and a missing answer would begin a handshake.
+#[test]
+fn padded_keepalives_are_no_data() {
+    for padding in [0, 4, 60, 1400] {
+        for ends in [1, 2] {
+            let (mut sim, at_a, at_b) = Sim::pair_in(V20);
+            sim.padding = padding;
+            for (end, peer) in [at_a, at_b].into_iter().enumerate().take(ends) {
+                let now = sim.now;
+                sim.with(end, |device, out| {
+                    device.set_persistent_keepalive(peer, 25, now, out);
+                });
+                // The first end begins the handshake alone.
+                sim.run_for(secs(1));
+            }
+            sim.run_for(secs(600));
+            let count = |event| {
+                sim.hosts
+                    .iter()
+                    .map(|host| host.count(&event))
+                    .sum::<usize>()
+            };
+            let initiations = count(Event::Initiation);
+            assert!((4..=6).contains(&initiations), "{initiations}");
+            let heard = count(Event::KeepaliveReceived);
+            assert!(
+                (23..=35).contains(&heard),
+                "{heard} from {ends} at {padding}"
+            );
+            let answers = sim.hosts[0].count(&Event::KeepaliveReceived);
+            assert!(ends == 2 || answers == 0, "{answers}");
+        }
     }
 }
 
