@@ -493,8 +493,17 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 
     fn set_mtu(&self, mtu: usize) {
-        self.shared().mtu.store(mtu, Ordering::Relaxed);
-        self.shared().wire.follow_mtu(mtu);
+        let shared = self.shared();
+        let before = shared.mtu.swap(mtu, Ordering::Relaxed);
+        shared.wire.follow_mtu(mtu);
+        if shared.wire.prefix() > 0 && mtu < before {
+            // Trains that were longer than the path, see `Notice::TooLong`.
+            shared
+                .lines
+                .load()
+                .iter()
+                .for_each(|socket| socket.gso.retry());
+        }
     }
 
     fn mtu(&self) -> usize {

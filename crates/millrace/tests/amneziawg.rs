@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "amneziawg/mtu.rs"]
+mod mtu;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -409,6 +409,9 @@ pub enum Notice {
         /// The line over which the packet came.
         line: LineId,
     },
+    /// This host refuses datagrams to the peer as longer than the path's MTU, and [`Wire::prefix`](crate::Wire::prefix)
+    /// makes datagrams longer than usual: the interface's MTU is too large.
+    TooLong,
     /// The peer was silent for longer than [`DataPlane::keep_alive`] allows. The data
     /// plane sends nothing more to it.
     Silent,

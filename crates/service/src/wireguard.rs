@@ -47,4 +47,4 @@ pub use save::{merge, save};
 pub(crate) use signals::Signals;
 pub(crate) use sockets::SocketPlan;
 pub use sockets::mtu_discovery;
-pub use want::want;
+pub use want::{OVERHEAD, want};

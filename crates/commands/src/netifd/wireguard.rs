@@ -159,7 +159,7 @@ impl Owned<'_> {
         let endpoints = endpoints(&tunnel, names, daemon);
         tunnel.interface.mtu = self.given.network.mtu.or(tunnel.interface.mtu);
         let mut want = service::wireguard::want(&tunnel, &endpoints, false);
-        want.probed = daemon.with(|interface| interface.probed_path()).flatten();
+        daemon.with(|interface| interface.complete(&mut want));
         want
     }
 

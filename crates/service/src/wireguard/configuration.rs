@@ -97,6 +97,10 @@ impl Machine {
         let (mut out, now) = (Vec::new(), cx.now.monotonic);
         self.device.set_profile(profile.clone(), now, &mut out);
         cx.host.set_profile(profile);
+        if self.device.settings().prefix != current.prefix {
+            // The MTU depends on `S4`.
+            cx.host.changed();
+        }
         self.translate(out, None, cx);
         Ok(())
     }

@@ -80,6 +80,11 @@ impl Machine {
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, &mut out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, &mut out),
             Notice::Moved { .. } => self.peers_changed(cx),
+            // The owner derives the MTU from the path again, as after a change of the network.
+            #[cfg(feature = "amnezia")]
+            Notice::TooLong => self.network_changed(now),
+            #[cfg(not(feature = "amnezia"))]
+            Notice::TooLong => {}
             // These notices are for OpenVPN only.
             Notice::Compressed { .. } | Notice::Unframed | Notice::Silent | Notice::Failed => {}
             Notice::Active => {

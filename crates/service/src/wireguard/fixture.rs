@@ -33,6 +33,8 @@ pub struct FakeHost {
     pub lookups: Vec<LookUp>,
     /// How often the MTUs of the paths were read.
     pub path_looks: usize,
+    /// How often the owner was told of a change.
+    pub changes: usize,
     /// Token of the awaited ping answers; 0 for none.
     pub token: u64,
     /// The last token other than 0.
@@ -63,6 +65,7 @@ impl FakeHost {
             reads: 0,
             lookups: Vec::new(),
             path_looks: 0,
+            changes: 0,
             token: 0,
             last_token: 0,
             said: Vec::new(),
@@ -130,7 +133,9 @@ impl Host for FakeHost {
         }
     }
 
-    fn changed(&mut self) {}
+    fn changed(&mut self) {
+        self.changes += 1;
+    }
 
     fn look_at_path(&mut self) {
         self.path_looks += 1;

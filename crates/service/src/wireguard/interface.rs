@@ -18,7 +18,9 @@ use config::settings::MtuProbe;
 use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::uapi::{DeviceState, PeerState, SetDevice};
-use host::{ProbedPath, TunnelMtu};
+#[cfg(feature = "amnezia")]
+use host::Mtu;
+use host::{TunnelMtu, Want};
 use lines::control::{self, LineFacts, LineUsage, UsageFile};
 use lines::floor::FloorFile;
 use lines::names::{self, LookUp, Resolver};
@@ -410,6 +412,11 @@ impl Interface {
         let plan = wanted
             .range()
             .and_then(|range| ProbePlan::new(self.mtu_probe, range, tunnel));
+        #[cfg(feature = "amnezia")]
+        let plan = plan.map(|plan| ProbePlan {
+            prefix: self.data_prefix(),
+            ..plan
+        });
         self.handle(Event::ProbePaths(plan.map(Box::new)));
     }
 
@@ -452,10 +459,21 @@ impl Interface {
         self.machine.silent(Instant::now(), &*self.plane)
     }
 
-    /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.
+    /// Adds to the needs of a tunnel what the interface knows of its MTU: the narrowest path to a peer, if probes found
+    /// it narrower than planned, and the bytes in front of data packets.
+    pub fn complete(&self, want: &mut Want) {
+        want.probed = self.machine.probed_path(&*self.plane);
+        #[cfg(feature = "amnezia")]
+        if let Mtu::Path { overhead } = &mut want.mtu {
+            *overhead = super::want::OVERHEAD + self.data_prefix();
+        }
+    }
+
+    /// Bytes in front of each data packet, beyond those of plain WireGuard: `S4`, which `awg` may have changed.
+    #[cfg(feature = "amnezia")]
     #[must_use]
-    pub fn probed_path(&self) -> Option<ProbedPath> {
-        self.machine.probed_path(&*self.plane)
+    pub fn data_prefix(&self) -> u32 {
+        ::plane::Wire::prefix(&self.outside.protocol) as u32
     }
 
     /// The configuration and the counters, for `wg show`.

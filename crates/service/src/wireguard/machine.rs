@@ -286,9 +286,7 @@ impl Machine {
             Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, cx),
             Event::ProbePaths(plan) => self.probe_paths(plan, cx),
             Event::Message(id, bytes) => self.probe_answered(id, &bytes, cx),
-            Event::NetworkChanged => {
-                self.recheck.get_or_insert(cx.now.monotonic + SETTLE);
-            }
+            Event::NetworkChanged => self.network_changed(cx.now.monotonic),
             Event::LinksChanged => self.read_lines(cx),
             Event::Link { up, mtu } => {
                 cx.plane.set_mtu(mtu as usize);
@@ -306,6 +304,11 @@ impl Machine {
             }
             Event::Deadline => self.deadline(cx),
         }
+    }
+
+    /// Plans to read the routes again.
+    pub(super) fn network_changed(&mut self, now: Instant) {
+        self.recheck.get_or_insert(now + SETTLE);
     }
 
     /// When the machine next has something to do, if no event comes until then.
