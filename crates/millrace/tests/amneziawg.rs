@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "amneziawg/changes.rs"]
+mod changes;
 #[path = "amneziawg/mtu.rs"]
 mod mtu;
 
