@@ -190,7 +190,7 @@ impl Wire for WireGuard {
 
     #[inline]
     fn classify(&self, reader: &Reader, datagram: &[u8]) -> Class {
-        if let Some(class) = reader.classify(datagram) {
+        if let Some(class) = reader.classify(&self.forms, datagram) {
             return class;
         }
         if let Some(header) = DataHeader::parse(datagram) {
@@ -203,8 +203,8 @@ impl Wire for WireGuard {
         }
         match kind(datagram) {
             // A data packet too short for a tag.
-            None | Some(TYPE_DATA) => Class::Malformed,
-            Some(_) if datagram.len() > INITIATION_LEN => Class::Malformed,
+            None | Some(TYPE_DATA) => self.forms.rejected(datagram),
+            Some(_) if datagram.len() > INITIATION_LEN => self.forms.rejected(datagram),
             Some(_) => Class::Control,
         }
     }

@@ -21,7 +21,7 @@ use crate::ratelimiter::RateLimiter;
 use crate::timers::Timers;
 
 /// Where a device keeps a peer: it numbers its peers densely.
-fn slot_of(id: PeerId) -> usize {
+pub(crate) fn slot_of(id: PeerId) -> usize {
     // A device has at most 2^20 peers; on a machine with 16-bit addresses the slot would just not be found.
     usize::try_from(id.0).unwrap_or(usize::MAX)
 }
@@ -64,6 +64,8 @@ pub struct Device {
     pub(crate) latest: Clock,
     pub(crate) seed: u64,
     pub(crate) disguise: Disguise,
+    #[cfg(feature = "amnezia")]
+    pub(crate) trials: crate::amnezia::Trials,
 }
 
 impl Device {
@@ -86,6 +88,8 @@ impl Device {
             latest: Clock::default(),
             seed,
             disguise: Disguise::default(),
+            #[cfg(feature = "amnezia")]
+            trials: Default::default(),
         }
     }
 

@@ -10,9 +10,9 @@ use crypto::header_key::{MASK_LEN, NONCE_LEN};
 use plane::{Class, SessionName};
 
 pub(crate) use crate::amnezia::{Draws, Junk, Timings};
-use crate::amnezia::{Kind, Message, Profile, Settings};
+use crate::amnezia::{Kind, Message, Profile, Settings, TRIED_LEN_MAX};
 use crate::cookie::{Checker, Jar};
-use crate::data::DATA_HEADER_LEN;
+use crate::data::{DATA_HEADER_LEN, DATA_MIN_LEN};
 use crate::device::Device;
 use crate::message::{TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE, kind};
 use crate::output::{Datagram, Output};
@@ -106,6 +106,7 @@ impl Disguise {
             if mac1_valid || found.is_none() || kind == Kind::Cookie {
                 found = Some(Undressed {
                     message: signed.with_type(plain),
+                    is_exact: datagram.len() == profile.prefix(kind) + signed.as_bytes().len(),
                     signed,
                     mac1_valid,
                 });
@@ -120,6 +121,16 @@ impl Disguise {
     pub(crate) const fn is_plain(&self) -> bool {
         self.profile.is_none()
     }
+
+    pub(crate) const fn profile(&self) -> Option<&Arc<Profile>> {
+        self.profile.as_ref()
+    }
+
+    /// Whether handshake messages have trailers.
+    pub(crate) fn has_trailers(&self) -> bool {
+        let profile = self.profile.as_ref();
+        profile.is_some_and(|profile| profile.settings().trailers)
+    }
 }
 
 /// A handshake message that a datagram held.
@@ -128,6 +139,8 @@ pub(crate) struct Undressed {
     pub(crate) message: Message,
     /// The message with the type that was sent.
     pub(crate) signed: Message,
+    /// The datagram ends where the message ends.
+    pub(crate) is_exact: bool,
     /// Whether its mac1 is right; a cookie reply has none.
     pub(crate) mac1_valid: bool,
 }
@@ -196,7 +209,12 @@ impl Form {
 
     /// The class of a datagram, whose header is hidden under `mask` if that is known; `None` in the plain form.
     #[inline]
-    fn classify(&self, datagram: &[u8], mask: Option<&[u8; MASK_LEN]>) -> Option<Class> {
+    fn classify(
+        &self,
+        forms: &Forms,
+        datagram: &[u8],
+        mask: Option<&[u8; MASK_LEN]>,
+    ) -> Option<Class> {
         let profile = self.0.as_ref()?;
         let fits = profile.fits_under(datagram, mask);
         Some(if fits.has(Kind::Data) {
@@ -210,6 +228,7 @@ impl Form {
         } else if fits.handshake() {
             Class::Control
         } else if let Some((receiver, counter)) = profile.bare_keepalive(datagram) {
+            forms.bare.store(receiver, Ordering::Relaxed);
             Class::Data {
                 session: SessionName::Index(receiver),
                 counter,
@@ -217,7 +236,7 @@ impl Form {
                 or_control: false,
             }
         } else {
-            Class::Malformed
+            forms.rejected(datagram)
         })
     }
 
@@ -239,6 +258,10 @@ pub(crate) struct Forms {
     /// Bytes in front of a data packet.
     prefix: AtomicUsize,
     form: RwLock<Form>,
+    /// Number of rejected datagrams that control still wants to try.
+    samples: AtomicU32,
+    /// The session that the last keepalive without `S4` named; 0 for none. Not authenticated.
+    bare: AtomicU32,
 }
 
 impl Forms {
@@ -257,6 +280,21 @@ impl Forms {
     /// Bytes in front of a data packet.
     pub(crate) fn prefix(&self) -> usize {
         self.prefix.load(Ordering::Relaxed)
+    }
+
+    /// The class of a datagram that is none of this form: control tries some to see how the sender's settings differ.
+    #[cold]
+    pub(crate) fn rejected(&self, datagram: &[u8]) -> Class {
+        let is_tried = (DATA_MIN_LEN..=TRIED_LEN_MAX).contains(&datagram.len());
+        let take = || {
+            let (order, less) = (Ordering::Relaxed, |left: u32| left.checked_sub(1));
+            self.samples.fetch_update(order, order, less).is_ok()
+        };
+        if is_tried && take() {
+            Class::Control
+        } else {
+            Class::Malformed
+        }
     }
 
     /// Whether the form was ever set.
@@ -307,7 +345,7 @@ impl Reader {
 
     /// The class of a datagram; `None` in the plain form.
     #[inline]
-    pub(crate) fn classify(&self, datagram: &[u8]) -> Option<Class> {
+    pub(crate) fn classify(&self, forms: &Forms, datagram: &[u8]) -> Option<Class> {
         let at = self.next.get();
         let mask = match (self.nonces.get(at), datagram.first_chunk()) {
             (Some(expected), Some(nonce)) if expected == nonce => {
@@ -317,7 +355,7 @@ impl Reader {
             // Computed for this datagram alone.
             _ => None,
         };
-        self.form.classify(datagram, mask)
+        self.form.classify(forms, datagram, mask)
     }
 }
 
@@ -326,6 +364,20 @@ impl crate::WireGuard {
     /// the [`Device`] first: its sessions end by that.
     pub fn set_profile(&self, profile: Option<Arc<Profile>>) {
         self.forms().set(profile);
+    }
+
+    /// Classifies up to `count` rejected datagrams as messages from now on, for [`Device::diagnose`].
+    pub fn sample(&self, count: u32) {
+        self.forms().samples.store(count, Ordering::Relaxed);
+    }
+
+    /// Takes our index of the session that a keepalive without `S4` named since the last call. Anyone may have sent it.
+    pub fn take_bare_keepalive(&self) -> Option<u32> {
+        let bare = &self.forms().bare;
+        if bare.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(bare.swap(0, Ordering::Relaxed)).filter(|index| *index != 0)
     }
 }
 
@@ -357,7 +409,7 @@ mod tests {
 
     fn classify(profile: &Arc<Profile>, datagram: &[u8]) -> Class {
         let form = Form(Some(Arc::clone(profile)));
-        form.classify(datagram, None).unwrap()
+        form.classify(&Forms::default(), datagram, None).unwrap()
     }
 
     #[test]
@@ -426,7 +478,7 @@ mod tests {
         reader.look_ahead(datagrams.iter().copied());
         for datagram in &datagrams {
             assert_eq!(
-                reader.classify(datagram),
+                reader.classify(&Forms::default(), datagram),
                 Some(classify(&profile, datagram))
             );
         }
@@ -435,7 +487,7 @@ mod tests {
         reader.look_ahead(datagrams.iter().copied());
         for datagram in datagrams.iter().rev() {
             assert_eq!(
-                reader.classify(datagram),
+                reader.classify(&Forms::default(), datagram),
                 Some(classify(&profile, datagram))
             );
         }

@@ -54,6 +54,9 @@ pub(crate) struct Peer {
     pub(crate) last_initiation: Option<Instant>,
     /// The peer's last initiation crossed ours and was not answered.
     pub(crate) left_waiting: bool,
+    /// Initiations in a row that ended where the message ends.
+    #[cfg(feature = "amnezia")]
+    pub(crate) exact: u8,
     pub(crate) timers: Timers,
     /// The deadline under which the device has queued this peer.
     pub(crate) queued: Option<Instant>,
@@ -74,6 +77,8 @@ impl Peer {
             latest_timestamp: Tai64n::default(),
             last_initiation: None,
             left_waiting: false,
+            #[cfg(feature = "amnezia")]
+            exact: 0,
             timers: Timers::default(),
             queued: None,
         }

@@ -151,6 +151,10 @@ impl Forms {
     pub(crate) const fn were_set(&self) -> bool {
         false
     }
+
+    pub(crate) const fn rejected(&self, _: &[u8]) -> Class {
+        Class::Malformed
+    }
 }
 
 /// A worker's copy of the form.
@@ -162,7 +166,7 @@ impl Reader {
 
     pub(crate) fn look_ahead<'a>(&mut self, _: impl Iterator<Item = &'a [u8]>) {}
 
-    pub(crate) const fn classify(&self, _: &[u8]) -> Option<Class> {
+    pub(crate) const fn classify(&self, _: &Forms, _: &[u8]) -> Option<Class> {
         None
     }
 }

@@ -1,6 +1,7 @@
 //! Reacts to messages: initiations, responses and cookie replies, in the order in which they become expensive, and
 //! says why a datagram led to no keys.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::message::{
 };
 use crate::noise::Responder;
 use crate::output::Output;
+use crate::peer::Peer;
 
 impl Device {
     /// Takes a datagram that is not a data packet. Costs at most a drop, whatever it holds.
@@ -43,8 +45,17 @@ impl Device {
             let found = self.disguise.message(datagram, self.checker.as_ref());
             let found = found.ok_or(Dropped::Malformed)?;
             let (message, signed) = (found.message.as_bytes(), found.signed.as_bytes());
-            let signed = (signed, Some(found.mac1_valid));
-            return self.receive_message(message, signed, from, now, out);
+            let (signed, before) = ((signed, Some(found.mac1_valid)), out.len());
+            let result = self.receive_message(message, signed, from, now, out);
+            if found.mac1_valid {
+                self.trials.understood(from.ip());
+            }
+            if let Some(&Output::Heard { peer, begins, .. }) = out.get(before)
+                && begins
+            {
+                self.note_trailer(peer, found.is_exact);
+            }
+            return result;
         }
         self.receive_message(datagram, (datagram, None), from, now, out)
     }
@@ -143,20 +154,9 @@ impl Device {
             ..
         } = self;
         let own = private.as_ref().ok_or(Dropped::NoPrivateKey)?;
-        let ephemeral = PublicKey::from(message.ephemeral);
-        let mut responder =
-            Responder::identify(IDENTIFIER, own, &ephemeral, &message.sealed_static)
-                .map_err(|_| Dropped::Unauthentic)?;
-        let id = *by_key.get(&responder.claimed).ok_or(Dropped::UnknownPeer)?;
-        let peer = peer_of(peers, id).ok_or(Dropped::UnknownPeer)?;
-
-        let static_static = peer.static_static(own).ok_or(Dropped::Unauthentic)?;
-        let mut payload = [0; 12 + TAG_LEN];
-        responder
-            .verify(&static_static, &message.sealed_timestamp, &mut payload)
-            .map_err(|_| Dropped::Unauthentic)?;
-        let mut timestamp = Tai64n::default();
-        timestamp.0.copy_from_slice(&payload[..12]);
+        let known = authenticate(message, own, by_key, peers)?;
+        let (id, peer, responder, timestamp) =
+            (known.id, known.peer, known.responder, known.timestamp);
         if timestamp <= peer.latest_timestamp {
             return Err(Dropped::Replayed);
         }
@@ -345,6 +345,43 @@ impl Device {
         peer.timers.handshake_complete();
         self.requeue(id);
     }
+}
+
+/// The sender of an initiation.
+pub(crate) struct Authentic<'p> {
+    pub(crate) id: PeerId,
+    pub(crate) peer: &'p mut Peer,
+    pub(crate) responder: Responder,
+    /// Not compared with earlier ones yet.
+    pub(crate) timestamp: Tai64n,
+}
+
+/// Finds the peer that has made an initiation.
+pub(crate) fn authenticate<'p>(
+    message: &Initiation,
+    own: &PrivateKey,
+    by_key: &HashMap<PublicKey, PeerId>,
+    peers: &'p mut [Option<Box<Peer>>],
+) -> Result<Authentic<'p>, Dropped> {
+    let ephemeral = PublicKey::from(message.ephemeral);
+    let mut responder = Responder::identify(IDENTIFIER, own, &ephemeral, &message.sealed_static)
+        .map_err(|_| Dropped::Unauthentic)?;
+    let id = *by_key.get(&responder.claimed).ok_or(Dropped::UnknownPeer)?;
+    let peer = peer_of(peers, id).ok_or(Dropped::UnknownPeer)?;
+
+    let static_static = peer.static_static(own).ok_or(Dropped::Unauthentic)?;
+    let mut payload = [0; 12 + TAG_LEN];
+    responder
+        .verify(&static_static, &message.sealed_timestamp, &mut payload)
+        .map_err(|_| Dropped::Unauthentic)?;
+    let mut timestamp = Tai64n::default();
+    timestamp.0.copy_from_slice(&payload[..12]);
+    Ok(Authentic {
+        id,
+        peer,
+        responder,
+        timestamp,
+    })
 }
 
 /// Why a datagram was dropped. Count drops, do not log them: any sender that can reach the port can cause each.

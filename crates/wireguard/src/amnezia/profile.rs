@@ -40,7 +40,7 @@ impl Kind {
     const ALL: [Self; 4] = [Self::Initiation, Self::Response, Self::Cookie, Self::Data];
 
     /// Bytes of the message; for a data packet the least.
-    const fn len(self) -> usize {
+    pub(super) const fn len(self) -> usize {
         match self {
             Self::Initiation => INITIATION_LEN,
             Self::Response => RESPONSE_LEN,
@@ -80,6 +80,26 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    /// The message of this kind that begins at `start` in a datagram, with `mask` taken off; `None` if it does not fit
+    /// in.
+    pub(super) fn cut(
+        kind: Kind,
+        datagram: &[u8],
+        start: usize,
+        mask: Option<&[u8; INITIATION_LEN]>,
+    ) -> Option<Self> {
+        let len = kind.len();
+        let mut bytes = [0; INITIATION_LEN];
+        let message = bytes.get_mut(..len)?;
+        message.copy_from_slice(datagram.get(start..start + len)?);
+        let mask = mask.into_iter().flatten();
+        message
+            .iter_mut()
+            .zip(mask)
+            .for_each(|(it, mask)| *it ^= mask);
+        Some(Self { bytes, len })
+    }
+
     /// Its bytes.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -202,14 +222,17 @@ impl Profile {
 
     /// The handshake message in a datagram that may be of this kind.
     pub(crate) fn undress(&self, kind: Kind, datagram: &[u8]) -> Option<Message> {
-        let (start, len) = (self.prefix(kind), kind.len());
-        let mut bytes = [0; INITIATION_LEN];
-        let message = bytes.get_mut(..len)?;
-        message.copy_from_slice(datagram.get(start..start + len)?);
-        if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
-            key.apply(nonce, message);
-        }
-        Some(Message { bytes, len })
+        let mask = self.keystream(datagram);
+        Message::cut(kind, datagram, self.prefix(kind), mask.as_ref())
+    }
+
+    /// The keystream that hides the message of a datagram, if the profile has a key.
+    pub(super) fn keystream(&self, datagram: &[u8]) -> Option<[u8; INITIATION_LEN]> {
+        let mut mask = [0; INITIATION_LEN];
+        self.header
+            .as_ref()?
+            .apply(datagram.first_chunk()?, &mut mask);
+        Some(mask)
     }
 
     /// A type for a message of this kind.

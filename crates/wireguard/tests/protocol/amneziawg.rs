@@ -10,7 +10,8 @@ use plane::PeerId;
 use wireguard::amnezia::{Profile, Settings};
 use wireguard::{Activity, Datagram, Device, Dropped, Output};
 
-const V10: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444";
+pub(crate) const V10: &str =
+    "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444";
 pub(crate) const V20: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 S3=25 S4=17 H1=100000-200000 H2=300000-400000 \
                    H3=500000-600000 H4=700000-800000 I1=<r_16>";
 pub(crate) const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on RekeyTimeout=3-7 \
@@ -28,18 +29,18 @@ pub(crate) fn profile(text: &str) -> Option<Arc<Profile>> {
 }
 
 /// Two devices that know each other.
-struct Pair {
-    now: Instant,
-    ends: [Device; 2],
-    peers: [PeerId; 2],
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) ends: [Device; 2],
+    pub(crate) peers: [PeerId; 2],
 }
 
-fn address(end: usize) -> SocketAddr {
+pub(crate) fn address(end: usize) -> SocketAddr {
     ([192, 0, 2, end as u8], 51820).into()
 }
 
 impl Pair {
-    fn new(settings: [&str; 2]) -> Self {
+    pub(crate) fn new(settings: [&str; 2]) -> Self {
         let (now, mut out) = (Instant::now(), Vec::new());
         let mut ends = [1, 2].map(|seed| Device::new(now, SystemTime::now(), seed));
         for (end, text) in ends.iter_mut().zip(settings) {
@@ -57,13 +58,13 @@ impl Pair {
     }
 
     /// The datagram of an initiation of end 0.
-    fn initiation(&mut self) -> Datagram {
+    pub(crate) fn initiation(&mut self) -> Datagram {
         let mut out = Vec::new();
         self.ends[0].need_session(self.peers[0], self.now, &mut out);
         sent(&out).expect("an initiation")
     }
 
-    fn receive(
+    pub(crate) fn receive(
         &mut self,
         end: usize,
         bytes: &[u8],
@@ -76,7 +77,7 @@ impl Pair {
     }
 
     /// Whether a handshake of end 0 makes keys at both ends.
-    fn connects(&mut self) -> bool {
+    pub(crate) fn connects(&mut self) -> bool {
         let first = self.initiation();
         for junk in first.before() {
             assert!(self.receive(1, junk, false).0.is_err());
@@ -90,7 +91,7 @@ impl Pair {
     }
 }
 
-fn sent(out: &[Output]) -> Option<Datagram> {
+pub(crate) fn sent(out: &[Output]) -> Option<Datagram> {
     out.iter().find_map(|output| match output {
         Output::Send { datagram, .. } => Some(datagram.clone()),
         _ => None,

@@ -8,5 +8,7 @@ mod amneziawg;
 mod handshake;
 mod hostile;
 mod load;
+#[cfg(feature = "amnezia")]
+mod mismatch;
 mod sim;
 mod timers;
