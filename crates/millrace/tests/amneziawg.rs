@@ -309,3 +309,97 @@ fn a_file_comes_up_and_is_read_again() {
     up.signal(Signal::SIGHUP).unwrap();
     reaches(a, B4);
 }
+
+/// Ranges of types, with trailers.
+const TRAILERS: &str = "s1=30\ns2=40\ns3=25\ns4=16\nh1=100000-200000\nh2=300000-400000\nh3=500000-600000\n\
+    h4=700000-800000\nrandom_trailers=1\n";
+
+/// Ends of which one has a value of its own. Millrace, as the client or as the server, names it in the status, until both
+/// have the same, and once in the log.
+#[track_caller]
+fn names(other: AmneziaWg, calls: bool, [ours, theirs]: [&str; 2], expected: &str) {
+    if !ready() || lab::require(other.available()).is_none() {
+        return;
+    }
+    let net = Net::new();
+    let mut setup = Setup {
+        b: Box::new(other),
+        mtu: 1400,
+        ..Setup::default()
+    };
+    setup.options_a.arguments.push("-v".to_owned());
+    if !calls {
+        std::mem::swap(&mut setup.a, &mut setup.b);
+        std::mem::swap(&mut setup.options_a, &mut setup.options_b);
+    }
+    let tunnel = Tunnel::new(&net, &setup);
+    let (own, at_other) = match calls {
+        true => (&tunnel.a, &tunnel.b),
+        false => (&tunnel.b, &tunnel.a),
+    };
+    set(own, ours);
+    set(at_other, theirs);
+    let reason = || {
+        let status = status_of(own.host(), WG);
+        status["peers"][0]["reason"].as_str().map(str::to_owned)
+    };
+    until(expected, || {
+        // A packet that has no session has the client call the server.
+        let options = PingOptions::count(1);
+        let report = ping(&net.a, ip(B4), &options).unwrap();
+        assert_eq!(report.received, 0, "{report:?}");
+        reason().is_some_and(|it| it.starts_with(expected))
+    });
+    let remedy = "; give both ends the same values";
+    let words = reason().unwrap();
+    assert!(words.ends_with(remedy), "{words}");
+    let text = own.host().output(PROGRAM, ["status", "--no-rate"]).unwrap();
+    assert!(
+        text.contains(&format!("state: silent: {expected}")),
+        "{text}"
+    );
+    let told = |text: &str| text.matches("has other AmneziaWG settings: ").count();
+    until("a log line", || told(&own.process.stderr()) > 0);
+    assert_eq!(told(&own.process.stderr()), 1);
+    set(at_other, ours);
+    if other == AmneziaWg::V31 {
+        reaches(&net.a, B4);
+    }
+    reaches(&net.a, B4);
+    reaches(&net.b, A4);
+    assert_eq!(reason(), None);
+}
+
+#[test]
+fn an_answer_with_another_s2_or_h2_is_named_by_the_client() {
+    let [size, number] = [("s2=40", "s2=44"), ("h2=300000-400000", "h2=7")];
+    let differs = |base: &str, (ours, theirs)| base.replace(ours, theirs);
+    let words = "S2 is 44 at the other end, 40 here";
+    names(AmneziaWg::V20, true, [V20, &differs(V20, size)], words);
+    names(AmneziaWg::V31, true, [V31, &differs(V31, size)], words);
+    let words = "H2 includes 7 at the other end, is 300000-400000 here";
+    names(AmneziaWg::V20, true, [V20, &differs(V20, number)], words);
+}
+
+#[test]
+fn a_plain_client_is_named_by_the_server() {
+    let words = "the other end speaks plain WireGuard, this end AmneziaWG";
+    names(AmneziaWg::V20, false, [V20, ""], words);
+    names(AmneziaWg::V31, false, [V31, ""], words);
+}
+
+#[test]
+fn data_with_another_s4_is_named_by_the_server() {
+    let theirs = V20.replace("s4=17", "s4=40");
+    let words = "S4 is 40 at the other end, 17 here";
+    names(AmneziaWg::V20, false, [V20, &theirs], words);
+}
+
+#[test]
+fn trailers_at_one_end_are_named_by_client_and_server() {
+    let without = TRAILERS.replace("trailers=1", "trailers=0");
+    let words = "RandomTrailers is on at the other end, off here";
+    names(AmneziaWg::V31, true, [&without, TRAILERS], words);
+    let words = "RandomTrailers is off at the other end, on here";
+    names(AmneziaWg::V31, false, [TRAILERS, &without], words);
+}

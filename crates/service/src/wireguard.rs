@@ -7,6 +7,8 @@
 mod configuration;
 mod control;
 mod daemon;
+#[cfg(feature = "amnezia")]
+mod diagnosis;
 mod event;
 pub mod fixture;
 mod host;

@@ -384,6 +384,7 @@ impl crate::WireGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::DataHeader;
     use crate::message::INITIATION_LEN;
     use proptest::prelude::*;
 

@@ -97,6 +97,9 @@ impl Machine {
         let (mut out, now) = (Vec::new(), cx.now.monotonic);
         self.device.set_profile(profile.clone(), now, &mut out);
         cx.host.set_profile(profile);
+        for peer in self.peers.values_mut() {
+            peer.difference = None;
+        }
         self.translate(out, None, cx);
         Ok(())
     }
@@ -291,3 +294,6 @@ impl Machine {
 fn refused(errno: i32, words: String) -> Result<(), Refused> {
     Err(Refused { errno, words })
 }
+
+#[cfg(all(test, feature = "amnezia"))]
+mod tests;

@@ -51,6 +51,8 @@ impl Machine {
                     from.endpoint.addr
                 ),
             );
+            #[cfg(feature = "amnezia")]
+            self.diagnose(bytes, from.endpoint.addr, why, cx);
         }
         self.translate(out, Some((from, bytes.len())), cx);
     }
@@ -66,6 +68,8 @@ impl Machine {
                 self.notice(id, notice, cx);
             }
         }
+        #[cfg(feature = "amnezia")]
+        self.look_for_bare_keepalives(cx);
     }
 
     fn notice(&mut self, id: PeerId, notice: Notice, cx: &mut Cx<'_>) {
@@ -157,6 +161,10 @@ impl Machine {
                 }
                 self.heard_by_line(peer, from, cx);
                 cx.plane.note_received(peer, cx.now.monotonic, bytes);
+                #[cfg(feature = "amnezia")]
+                if begins {
+                    self.look_for_trailers(peer, from.endpoint.addr, cx);
+                }
             }
             Output::AddKeys { peer, keys } => {
                 if let Err(error) = cx.plane.add_keys(peer, keys) {

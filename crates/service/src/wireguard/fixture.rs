@@ -47,6 +47,10 @@ pub struct FakeHost {
     pub addresses: Vec<(String, IpAddr)>,
     /// The saved addresses of peers.
     pub peers: Vec<(Key32, Endpoint)>,
+    /// Numbers of rejected datagrams that the machine has asked for.
+    pub samples: Vec<u32>,
+    /// Our index of the session with a keepalive without `S4`.
+    pub bare: Option<u32>,
 }
 
 impl FakeHost {
@@ -70,6 +74,8 @@ impl FakeHost {
             usage: Vec::new(),
             addresses: Vec::new(),
             peers: Vec::new(),
+            samples: Vec::new(),
+            bare: None,
         }
     }
 }
@@ -119,6 +125,16 @@ impl Host for FakeHost {
         let ruled = |from| self.rule.filter(|(source, _)| *source == from);
         let index = |(_, from): &(_, IpAddr)| ruled(*from).map_or(self.ifindex, |(_, it)| it);
         ways.iter().map(|way| Some(index(way))).collect()
+    }
+
+    #[cfg(feature = "amnezia")]
+    fn sample(&mut self, count: u32) {
+        self.samples.push(count);
+    }
+
+    #[cfg(feature = "amnezia")]
+    fn take_bare_keepalive(&mut self) -> Option<u32> {
+        self.bare.take()
     }
 
     fn check_link(&mut self) {}

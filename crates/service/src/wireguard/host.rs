@@ -62,6 +62,18 @@ pub trait Host {
         let _ = profile;
     }
 
+    /// Hands up to this many rejected datagrams to the machine from now on, as [`Event::Handshake`](super::Event::Handshake).
+    #[cfg(feature = "amnezia")]
+    fn sample(&mut self, count: u32) {
+        let _ = count;
+    }
+
+    /// Takes our index of the session that a keepalive without `S4` named since the last call. Anyone may have sent it.
+    #[cfg(feature = "amnezia")]
+    fn take_bare_keepalive(&mut self) -> Option<u32> {
+        None
+    }
+
     /// Takes answers to pings with this token out of the peers' packets; 0 for none.
     fn watch_echoes(&mut self, token: u64);
 

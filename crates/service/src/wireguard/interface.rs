@@ -143,6 +143,16 @@ impl Host for Here<'_> {
         self.outside.protocol.set_profile(profile);
     }
 
+    #[cfg(feature = "amnezia")]
+    fn sample(&mut self, count: u32) {
+        self.outside.protocol.sample(count);
+    }
+
+    #[cfg(feature = "amnezia")]
+    fn take_bare_keepalive(&mut self) -> Option<u32> {
+        self.outside.protocol.take_bare_keepalive()
+    }
+
     fn keep_address(&mut self, name: &str, address: IpAddr) {
         names::keep(name, address);
     }
@@ -450,6 +460,17 @@ impl Interface {
     #[must_use]
     pub fn silent(&self) -> Vec<Key32> {
         self.machine.silent(Instant::now(), &*self.plane)
+    }
+
+    /// How the AmneziaWG settings of a peer differ from ours, with the remedy, if its datagrams show it and nothing else
+    /// came from it since.
+    #[cfg(feature = "amnezia")]
+    #[must_use]
+    pub fn difference(&self, peer: &Key32) -> Option<String> {
+        let mut peers = self.machine.peers.iter();
+        let (id, entry) = peers.find(|(_, entry)| entry.public_key == *peer)?;
+        let state = self.plane.peer(*id).unwrap_or_default();
+        entry.difference(state.times.last_received)
     }
 
     /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.

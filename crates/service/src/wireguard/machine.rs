@@ -1,5 +1,7 @@
 //! The decisions of one interface: events and the time go in; it calls its data plane and its host.
 
+#[cfg(feature = "amnezia")]
+use super::diagnosis::Diagnosis;
 use super::event::Event;
 use super::host::Host;
 use super::peers::{Heard, PeerEntry};
@@ -89,6 +91,8 @@ pub struct Machine {
     pub(super) probing: Probing,
     /// When to write the peers' addresses to the file.
     pub(super) keeping: Keeping,
+    #[cfg(feature = "amnezia")]
+    pub(super) diagnosis: Diagnosis,
     /// Silent peers were told already: a pool calls one server after the other, again and again.
     pub(super) is_told: bool,
 }
@@ -195,6 +199,8 @@ impl Machine {
             floor: Floor::default(),
             probing: Probing::default(),
             keeping: Keeping::default(),
+            #[cfg(feature = "amnezia")]
+            diagnosis: Diagnosis::default(),
             is_told: false,
         }
     }
@@ -270,7 +276,11 @@ impl Machine {
                 bytes,
                 waiting,
             } => self.handshake(from, &bytes, waiting, cx),
-            Event::Start => self.open(cx),
+            Event::Start => {
+                #[cfg(feature = "amnezia")]
+                cx.host.sample(wireguard::amnezia::TRIALS_MAX);
+                self.open(cx);
+            }
             Event::Notices(notices) => {
                 self.notices(notices, cx);
                 self.probe(cx);
@@ -319,6 +329,8 @@ impl Machine {
             self.lines_due(),
             self.probes_due(),
             self.keeping.due,
+            #[cfg(feature = "amnezia")]
+            self.diagnosis.due,
         ];
         let own = own.into_iter().flatten();
         own.chain(self.device.next_deadline()).min()
@@ -343,6 +355,8 @@ impl Machine {
         self.lines_expire(cx);
         self.probe(cx);
         self.keep_peers(cx);
+        #[cfg(feature = "amnezia")]
+        self.ask_for_rejected(cx);
     }
 
     /// Handles a change of the routing tables. For peers now reached through another interface than their packets

@@ -1,5 +1,7 @@
 //! The peers of an interface: their configuration and state.
 
+#[cfg(feature = "amnezia")]
+use super::diagnosis::Difference;
 use super::probing::Path;
 use config::types::{AllowedIp, Key32};
 use config::uapi::PeerState;
@@ -27,6 +29,9 @@ pub(super) struct PeerEntry {
     moved_to: Option<SocketAddr>,
     /// How long packets to the peer may be, once that is probed.
     pub(super) path: Option<Box<Path>>,
+    /// How its AmneziaWG settings differ from ours, by the last datagram that shows it.
+    #[cfg(feature = "amnezia")]
+    pub(super) difference: Option<Difference>,
 }
 
 /// The answers of its peers that an interface has had.
@@ -149,6 +154,8 @@ impl PeerEntry {
             configured: None,
             moved_to: None,
             path: None,
+            #[cfg(feature = "amnezia")]
+            difference: None,
         }
     }
 

@@ -62,6 +62,10 @@ impl Interface {
             if p.silence.is_deaf(times.last_received, now) {
                 peer.set_silent("it calls, and does not hear our answers".to_owned());
             }
+            #[cfg(feature = "amnezia")]
+            if let Some(words) = p.difference(times.last_received) {
+                peer.set_silent(words);
+            }
             peer
         });
         let ago = |(name, at): &(String, Instant)| {

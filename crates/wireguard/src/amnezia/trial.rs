@@ -258,12 +258,39 @@ impl Device {
         let plain = Settings::default();
         let settings = profile.as_ref().map_or(&plain, |it| it.settings());
         let trial = Trial::new(profile.as_deref(), settings, datagram);
+        if self.is_own_form(&trial) {
+            return None;
+        }
         let explained = self.by_index(&trial, from).or_else(|| self.by_mac1(&trial));
         let Some((peer, mismatch)) = explained else {
             return self.strange(&trial, from, now);
         };
         self.trials.understood(from.ip());
         mismatch.map(|mismatch| Finding { peer, mismatch })
+    }
+
+    /// Whether a datagram is a handshake message of our form that comes late, or was recorded. One of our indices in it
+    /// would look as if it was a data packet of another form.
+    fn is_own_form(&self, trial: &Trial<'_>) -> bool {
+        let hidden = trial.mask.is_some();
+        [Kind::Initiation, Kind::Response, Kind::Cookie]
+            .into_iter()
+            .any(|kind| {
+                let start = trial.prefix(kind);
+                let guess = Guess { start, hidden };
+                let Some(message) = trial.message(kind, guess) else {
+                    return false;
+                };
+                let checker = self.checker.as_ref();
+                let is_for_us = match kind {
+                    Kind::Cookie => trial
+                        .word(guess, 4)
+                        .and_then(|it| self.indices.owner(it))
+                        .is_some(),
+                    _ => checker.is_some_and(|it| it.mac1_valid(message.as_bytes())),
+                };
+                is_for_us && trial.judge(kind, guess).is_none()
+            })
     }
 
     /// Explains a datagram by one of our indices in it.

@@ -299,6 +299,29 @@ fn a_replayed_initiation_is_no_diagnosis() {
     assert_eq!(diagnose(&mut pair.ends[1]), None);
 }
 
+/// Messages that come late, or were recorded, have our index where a data packet of another form may have it.
+#[test]
+fn late_messages_of_the_own_form_are_no_diagnosis() {
+    for settings in ["", V20, TRAILERS, KEY] {
+        let mut pair = Pair::new([settings, settings]);
+        let [cookie, response] = [true, false].map(|under_load| {
+            pair.now += Duration::from_secs(6);
+            let first = pair.initiation();
+            let (_, out) = pair.receive(1, first.as_bytes(), under_load);
+            let answer = sent(&out).expect("an answer");
+            let (result, _) = pair.receive(0, answer.as_bytes(), false);
+            assert_eq!(result, Ok(()), "{settings}, {under_load}");
+            answer
+        });
+        pair.now += Duration::from_secs(20);
+        for late in [&cookie, &response] {
+            assert!(pair.receive(0, late.as_bytes(), false).0.is_err());
+            let (from, now) = (address(1), pair.now);
+            assert_eq!(pair.ends[0].diagnose(late.as_bytes(), from, now), None);
+        }
+    }
+}
+
 fn noise(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     crypto::random(&mut bytes);
