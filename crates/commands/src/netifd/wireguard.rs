@@ -210,12 +210,12 @@ impl Owned<'_> {
         };
         let silent = tunnel.peers.iter().filter(still);
         #[cfg(feature = "amnezia")]
-        let differs = silent.clone().find_map(|it| {
+        let differs: Option<(String, String)> = silent.clone().find_map(|it| {
             let words = daemon.with(|interface| interface.difference(&it.public_key));
             Some((named(it)?, words.flatten()?))
         });
         #[cfg(not(feature = "amnezia"))]
-        let differs = None;
+        let differs: Option<(String, String)> = None;
         let mut silent = silent.filter(|it| !is_unresolved(it)).filter_map(named);
         let names: Vec<String> = silent.by_ref().take(NAMED_MAX).collect();
         let why = match self.servers.is_pool() {
