@@ -8,6 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use config::permissions::Permissions;
+use config::uapi::{DeviceState, write_get};
+use config::wgquick;
 use lab::Host;
 use lab::acceptance::web::Monitor;
 use lab::acceptance::{
@@ -112,6 +115,69 @@ fn generation_2_0_with_a_program_of_3_1() {
 #[test]
 fn generation_3_1() {
     interoperates(AmneziaWg::V31, V31);
+}
+
+/// Settings that `millrace server init` draws, as the configuration protocol writes them.
+fn drawn(host: &Host, generation: &str, look: &str) -> String {
+    let directory = Directory::new();
+    let to = directory.path().to_str().unwrap();
+    let wanted = ["server", "init", "--amneziawg", generation, "--look", look];
+    let place = [
+        "--endpoint",
+        "192.0.2.1",
+        "--subnet",
+        "10.99.0.0/24",
+        "--to",
+        to,
+    ];
+    host.output(PROGRAM, wanted.into_iter().chain(place))
+        .unwrap();
+    let import = wgquick::read(&directory.path().join("home.conf"), Permissions::NONE);
+    let (server, _) = import.unwrap().into_tunnel().unwrap();
+    let device = DeviceState {
+        amnezia: server.interface.amnezia,
+        ..DeviceState::default()
+    };
+    let mut answer = Vec::new();
+    write_get(&mut answer, &device, []).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    // Programs of 2.0 refuse the names of switches that came later, and that are off.
+    let lines = (answer.lines()).filter(|it| !it.is_empty() && !it.ends_with("=0"));
+    lines.map(|it| format!("{it}\n")).collect()
+}
+
+/// Another program as client of a server with drawn values.
+#[track_caller]
+fn takes_drawn_values(other: AmneziaWg, generation: &str) {
+    if !ready() || lab::require(other.available()).is_none() {
+        return;
+    }
+    for look in ["dns", "stun", "quic"] {
+        let net = Net::new();
+        let setup = Setup {
+            a: Box::new(other),
+            mtu: 1400,
+            ..Setup::default()
+        };
+        let settings = drawn(&net.b, generation, look);
+        assert!(settings.contains("\ni1=<"), "{settings}");
+        let _tunnel = tunnel(&net, &setup, &settings);
+        reaches(&net.a, B4);
+        reaches(&net.b, A4);
+        pings(&net.a, B4, 3);
+        tcp_both_ways(&net.a, &net.b, B4, 3_000_000);
+        udp_both_ways(&net.b, &net.a, A4, 100, 1372);
+    }
+}
+
+#[test]
+fn drawn_values_of_2_0() {
+    takes_drawn_values(AmneziaWg::V20, "2.0");
+}
+
+#[test]
+fn drawn_values_of_3_1() {
+    takes_drawn_values(AmneziaWg::V31, "3.1");
 }
 
 #[test]
