@@ -362,10 +362,14 @@ fn a_file_comes_up_and_is_read_again() {
     assert_eq!(mtu(), Some(1500 - 80 - 16));
     tells_the_generation_but_no_key(a);
     set(&server, "s4=20\n");
-    file(&FILE.replace("S4 = 16", "S4 = 20"));
+    file(&(FILE.replace("S4 = 16", "S4 = 20") + "I3 = <b 0x01>\n"));
     up.signal(Signal::SIGHUP).unwrap();
     reaches(a, B4);
     until("an MTU that leaves room", || mtu() == Some(1500 - 80 - 20));
+    let doctor = a.command(PROGRAM).args(["doctor", "--json"]).spawn();
+    let doctor = doctor.unwrap().wait_at_most(PATIENCE).unwrap();
+    let constant = "\"AmneziaWG: I3 is the same each time, which filters can learn\"";
+    assert!(doctor.stdout.contains(constant), "{doctor:?}");
     file("");
     set(
         &server,
