@@ -42,7 +42,7 @@ const SCRATCH: &str = "/run/millrace";
 const STANDARD_INPUT: &str = "-";
 
 /// The name of a link in messages.
-const LINK: &str = "link";
+pub(crate) const LINK: &str = "link";
 
 /// File name endings of tunnels.
 const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
@@ -240,12 +240,11 @@ fn import(
             None => (read(source, piped)?, None),
         },
     };
-    let linked = unlinked(&text)?;
-    let kept = match &linked {
-        Some(text) => place(to, &name, Path::new(LINK), text),
-        None => place(to, &name, source, &text),
+    let (text, form) = match unlinked(&text)? {
+        Some(text) => (text, Path::new(LINK)),
+        None => (text, source),
     };
-    let text = linked.unwrap_or(text);
+    let kept = place(to, &name, form, &text);
     may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
     #[cfg(feature = "policy")]
     let (prepared, device) = match matches.get_flag("for-policy") {
@@ -344,7 +343,7 @@ const fn link_of(_: &Path) -> Option<&str> {
 
 /// The file in a link or in a series of QR codes; `None` for any other text.
 #[cfg(feature = "amnezia")]
-fn unlinked(text: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
+pub(crate) fn unlinked(text: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
     use config::amnezia::link;
     let linked = link::is_link(text).then(|| link::read(text));
     Ok(linked.transpose()?)
@@ -352,7 +351,7 @@ fn unlinked(text: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
 
 /// This build reads no links.
 #[cfg(not(feature = "amnezia"))]
-const fn unlinked(_: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
+pub(crate) const fn unlinked(_: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
     Ok(None)
 }
 

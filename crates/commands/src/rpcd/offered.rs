@@ -53,14 +53,14 @@ impl Offered {
                 bytes.len()
             ));
         }
+        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        let linked = import::unlinked(text).map_err(|error| error.to_string())?;
+        let name = linked.as_ref().map_or(&*given.name, |_| import::LINK);
         Ok(Self {
             interface: given.interface.clone(),
             // Only the name's ending matters; people read the rest.
-            name: Path::new(&given.name)
-                .file_name()
-                .unwrap_or_default()
-                .into(),
-            bytes,
+            name: Path::new(name).file_name().unwrap_or_default().into(),
+            bytes: linked.map_or(bytes, |it| Zeroizing::new(it.as_bytes().to_vec())),
         })
     }
 
@@ -352,6 +352,34 @@ mod tests {
         );
         assert!(to.join("office.ovpn.old").is_file());
         assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
+    }
+
+    #[cfg(feature = "amnezia")]
+    #[test]
+    fn a_link_becomes_options_or_a_file() {
+        let text = format!(
+            "{FILE}Jc = 4\nPostUp = /x\n\n[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+             Endpoint = 192.0.2.1:7\n"
+        );
+        let link = config::amnezia::link::write(&text, "phone").unwrap();
+        let file = offered("office.ovpn", link.as_bytes());
+        let report = file.check().unwrap();
+        assert_eq!(report["report"]["refused"], 1, "{report}");
+        assert_eq!(report["options"]["interface"]["awg_jc"], "4", "{report}");
+        let directory = tempfile::tempdir().unwrap();
+        file.keep(directory.path(), false).unwrap();
+        let kept = fs::read_to_string(directory.path().join("office.conf")).unwrap();
+        assert!(
+            !kept.contains("/x") && kept.contains("\nJc = 4\n"),
+            "{kept}"
+        );
+        let given = Given {
+            interface: "office".to_owned(),
+            data: Zeroizing::new(STANDARD.encode(&link[..link.len() - 9])),
+            ..Given::default()
+        };
+        let error = Offered::new(&given).err().unwrap();
+        assert!(error.contains("copy it again"), "{error}");
     }
 
     /// Lines that would touch the router's files are reported, and not stored.
