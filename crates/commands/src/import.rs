@@ -430,6 +430,38 @@ pub(crate) fn may_keep(kept: &Path, permissions: Permissions) -> Result<(), Impo
     }
 }
 
+/// Judges a page's file on its own, as the page's user must not see the router's files. `is_interface` if netifd is to
+/// run the tunnel.
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
+pub(crate) fn judge_alone(
+    kept: &Path,
+    text: &str,
+    is_interface: bool,
+) -> Result<Judged, ImportError> {
+    let kind = Kind::of(kept, text.as_bytes());
+    let arguments = check::Arguments {
+        file: kept.to_owned(),
+        alone: true,
+        ..check::Arguments::default()
+    };
+    let mut judged = check::judge_bytes(kind, text.as_bytes(), &arguments)?;
+    // A relay's file gives no tunnel.
+    judged.usable &= kind != Kind::Relay;
+    // Interfaces run no scripts, so a server that depends on them cannot work.
+    #[cfg(feature = "openwrt")]
+    if judged.usable
+        && is_interface
+        && kind == Kind::OpenVpn
+        && let Err(reason) = crate::netifd::notes_of(text.as_bytes(), kept, arguments.permissions)
+    {
+        judged.usable = false;
+        judged.report.refuse(&reason);
+    }
+    #[cfg(not(feature = "openwrt"))]
+    let _ = is_interface;
+    Ok(judged)
+}
+
 /// Writes the file without the lines that the report refuses, if it still gives a tunnel. An OpenVPN tunnel whose name is
 /// one of the guard's usual tunnels also gets a device of that name. Returns the text that was written.
 pub(crate) fn keep(

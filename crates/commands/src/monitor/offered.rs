@@ -8,7 +8,7 @@ use crate::import::{self, ImportingError};
 #[cfg(feature = "policy")]
 use crate::policy::rules::{self, Wanted};
 use crate::profile::DIRECTORY;
-use config::error::ImportError;
+#[cfg(feature = "policy")]
 use config::kind::Kind;
 use config::permissions::Permissions;
 use config::policy::DEFAULT_PATH;
@@ -115,7 +115,7 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
     };
     let kept = import::place(to, name, Path::new(file), text);
     import::may_keep(&kept, Permissions::default()).map_err(words)?;
-    let judge = |text: &str| judge(&kept, text, network.is_some());
+    let judge = |text: &str| import::judge_alone(&kept, text, network.is_some());
     let mut judged = judge(text).map_err(|error| words(error.into()))?;
     if keeps {
         if !judged.usable {
@@ -136,32 +136,6 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
     let refused = judged.report.with(Verdict::Refused);
     let refused: Vec<String> = refused.map(|it| judged.report.describe(it)).collect();
     Ok(json!({"said": verdict(&judged), "usable": judged.usable, "refused": refused}))
-}
-
-/// Judges a file on its own: the page's user must not see the router's files.
-fn judge(kept: &Path, text: &str, is_interface: bool) -> Result<Judged, ImportError> {
-    let kind = Kind::of(kept, text.as_bytes());
-    let arguments = check::Arguments {
-        file: kept.to_owned(),
-        alone: true,
-        ..check::Arguments::default()
-    };
-    let mut judged = check::judge_bytes(kind, text.as_bytes(), &arguments)?;
-    // A relay's file gives no tunnel.
-    judged.usable &= kind != Kind::Relay;
-    // Interfaces run no scripts, so a server that depends on them cannot work.
-    #[cfg(feature = "openwrt")]
-    if judged.usable
-        && is_interface
-        && kind == Kind::OpenVpn
-        && let Err(reason) = crate::netifd::notes_of(text.as_bytes(), kept, arguments.permissions)
-    {
-        judged.usable = false;
-        judged.report.refuse(&reason);
-    }
-    #[cfg(not(feature = "openwrt"))]
-    let _ = is_interface;
-    Ok(judged)
 }
 
 /// The section of UCI's `network` for a tunnel: its name may have no other characters.
