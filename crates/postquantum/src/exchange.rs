@@ -20,10 +20,13 @@ use crate::message::{Assembly, ExchangeId, Header, Kind, emit};
 use crate::pending::{Next, PENDING_TIME, Pending, Repetition, Role};
 
 /// Age of the last exchange from which a new session begins another.
-pub const EXCHANGE_AFTER: Duration = Duration::from_secs(600);
+const EXCHANGE_AFTER: Duration = Duration::from_secs(600);
 
 /// Time for a companion to put a key into its kernel, before this end begins a handshake.
 const SETTLING: Duration = Duration::from_secs(1);
+
+/// Least time between two handshakes that an exchange asks for, as between initiations.
+const HANDSHAKE_SPACING: Duration = Duration::from_secs(5);
 
 /// Answers without a session after which the base key takes turns.
 const UNCONFIRMED_MAX: u8 = 2;
@@ -52,6 +55,8 @@ pub struct Session {
     pub initiator: bool,
     /// The preshared key of the handshake.
     pub under: KeyId,
+    /// When this end sent message 1, or answered it. A companion cannot know, and says now.
+    pub began: Instant,
 }
 
 /// An action for the caller, in the order in which the exchange emits them.
@@ -110,16 +115,17 @@ pub struct Exchange {
     slot: KeyId,
     /// The peer has a single slot.
     peer_single: bool,
-    /// The last session.
-    session: Option<Session>,
+    /// When the first session under the confirmed key began.
+    changed: Option<Instant>,
     /// Answers to handshakes since the last session.
     unconfirmed: u8,
     sent: Limit,
     taken: Limit,
     /// When an Offer may be sent that the limit has put off.
     offer_at: Option<Instant>,
-    /// When to begin a handshake.
+    /// When to begin a handshake, and when that was asked for last.
     handshake_at: Option<Instant>,
+    handshake_asked: Option<Instant>,
     /// Offers in a row without an Answer, and when the last was given up.
     failures: u8,
     failed: Option<Instant>,
@@ -144,12 +150,13 @@ impl Exchange {
             pending: None,
             assembly: None,
             peer_single: false,
-            session: None,
+            changed: None,
             unconfirmed: 0,
             sent: Limit::default(),
             taken: Limit::default(),
             offer_at: None,
             handshake_at: None,
+            handshake_asked: None,
             failures: 0,
             failed: None,
             status: Status::default(),
@@ -239,16 +246,21 @@ impl Exchange {
 
     /// A session has begun: the initiator calls this with message 2, the responder with the first packet.
     pub fn session(&mut self, session: Session, now: Instant, out: &mut Vec<Effect>) {
-        self.session = Some(session);
         self.unconfirmed = 0;
         self.handshake_at = None;
         let under = |named: &Named| named.id == session.under;
         if self.next.as_ref().is_some_and(|it| under(&it.agreed.named)) {
-            self.promote();
+            self.promote(now);
         } else if !self.confirmed.as_ref().is_some_and(|it| under(&it.named)) {
-            self.fall_back(session.under);
+            self.fall_back(session);
+            if self.confirmed.is_some() {
+                self.handshake(now, out);
+            }
         }
-        let is_base = self.confirmed.as_ref().is_none_or(|it| !under(&it.named));
+        let is_base = self
+            .confirmed
+            .as_ref()
+            .is_none_or(|it| it.named.id != session.under);
         self.status.protected = Some(!is_base);
         if let Some(next) = self.next.as_mut().filter(|next| next.is_unsettled()) {
             // Does nothing but repeat the message that the last session has lost.
@@ -277,9 +289,7 @@ impl Exchange {
         }
         match &mut self.next {
             Some(next) if next.is_sure && !next.is_doubtful => {
-                if !self.single_slot {
-                    out.push(Effect::Handshake);
-                }
+                self.handshake(now, out);
             }
             Some(next) if next.is_unsettled() => {
                 if next.repetition.at.is_none() {
@@ -313,24 +323,47 @@ impl Exchange {
     }
 
     /// A handshake succeeded under the next key: older keys are erased.
-    fn promote(&mut self) {
+    fn promote(&mut self, now: Instant) {
         let Some(next) = self.next.take() else { return };
+        self.changed = Some(now);
         let id = next.agreed.exchange;
         self.pending.take_if(|it| it.header.exchange == id);
         self.confirmed = Some(next.agreed);
     }
 
-    /// A session under the base key began: the other end has lost the keys of exchanges, or never had any.
-    fn fall_back(&mut self, under: KeyId) {
-        self.confirmed = None;
-        self.slot = if self.single_slot { under } else { self.slot };
-        self.next.take_if(|next| !next.from_base);
-        if let Some(next) = &mut self.next {
+    /// A session under the base key began: the other end has lost the keys of exchanges, or never had any; unless the
+    /// handshake is older than what is known of its keys.
+    fn fall_back(&mut self, session: Session) {
+        if self.single_slot {
+            self.slot = session.under;
+        }
+        if self.changed.is_none_or(|at| at <= session.began) {
+            self.confirmed = None;
+        }
+        let is_older = |next: &mut Box<Next>| next.heard <= session.began;
+        self.next.take_if(|next| is_older(next) && !next.from_base);
+        if let Some(next) = self
+            .next
+            .as_mut()
+            .filter(|next| next.heard <= session.began)
+        {
             next.is_doubtful = true;
             next.is_sure = false;
         }
+        if self.confirmed.is_some() {
+            return;
+        }
         let base = self.base.id;
         self.pending.take_if(|it| it.previous.id != base);
+    }
+
+    /// Asks for a handshake, which WireGuard repeats by itself.
+    fn handshake(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let asked = self.handshake_asked;
+        if !self.single_slot && asked.is_none_or(|at| now >= at + HANDSHAKE_SPACING) {
+            self.handshake_asked = Some(now);
+            out.push(Effect::Handshake);
+        }
     }
 
     /// How long this end leaves a silent peer alone.
@@ -445,7 +478,7 @@ impl Exchange {
             }
             if next.agreed.named.id == header.previous {
                 // The other end has had a session under it.
-                self.promote();
+                self.promote(now);
             } else if !next.is_doubtful && now < next.heard + PENDING_TIME {
                 if next.is_unsettled() {
                     self.confirm(out);
@@ -620,9 +653,7 @@ impl Exchange {
         next.repetition = Repetition::default();
         let key = next.agreed.named.clone();
         self.settle(key, now, out);
-        if !self.single_slot {
-            out.push(Effect::Handshake);
-        }
+        self.handshake(now, out);
     }
 
     /// Both ends have the key.
@@ -676,7 +707,7 @@ impl Exchange {
     /// Repeats messages, and ends exchanges that got no answer.
     pub fn expired(&mut self, now: Instant, out: &mut Vec<Effect>) {
         if self.handshake_at.take_if(|at| *at <= now).is_some() {
-            out.push(Effect::Handshake);
+            self.handshake(now, out);
         }
         let over = |it: &mut Box<Pending>| it.since + PENDING_TIME <= now;
         if let Some(pending) = self.pending.take_if(over) {

@@ -226,7 +226,7 @@ impl Device {
     pub(crate) fn session_began(
         &mut self,
         id: PeerId,
-        (initiator, under): (bool, Option<KeyId>),
+        (initiator, under, began): (bool, Option<KeyId>, Instant),
         now: Instant,
         out: &mut Vec<Output>,
     ) {
@@ -238,7 +238,12 @@ impl Device {
         }
         if let Some(under) = under {
             self.with_exchange(id, now, out, |exchange, effects| {
-                exchange.session(Session { initiator, under }, now, effects);
+                let session = Session {
+                    initiator,
+                    under,
+                    began,
+                };
+                exchange.session(session, now, effects);
             });
         }
     }
@@ -251,10 +256,14 @@ impl Device {
         now: Instant,
         out: &mut Vec<Output>,
     ) {
-        let hybrid = self.peer_mut(id).and_then(|peer| peer.hybrid.as_mut());
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        let began = peer.keys.current().map_or(now, |keys| keys.created);
+        let hybrid = peer.hybrid.as_mut();
         let answered = hybrid.and_then(|it| it.answered.take_if(|it| it.0 == local_index));
         if let Some((_, under)) = answered {
-            self.session_began(id, (false, Some(under)), now, out);
+            self.session_began(id, (false, Some(under), began), now, out);
         }
     }
 

@@ -284,6 +284,8 @@ impl Device {
             .finish(&peer.preshared, &message.sealed_nothing, &mut [0; TAG_LEN])
             .map_err(|_| Dropped::Unauthentic)?;
         let asks = pending.asks;
+        #[cfg(feature = "postquantum")]
+        let began = pending.sent;
         peer.pending = None;
         peer.endpoint = Some(from);
         out.push(Output::Heard {
@@ -341,7 +343,7 @@ impl Device {
         peer.timers.session_derived(now, &disguise.timings);
         peer.timers.handshake_complete();
         #[cfg(feature = "postquantum")]
-        self.session_began(id, (true, under), now, out);
+        self.session_began(id, (true, under, began), now, out);
         self.requeue(id);
         Ok(())
     }

@@ -45,6 +45,8 @@ struct Keys {
     base: bool,
     initiator: bool,
     created: Instant,
+    /// When message 1 was sent or answered.
+    began: Instant,
 }
 
 #[derive(Debug)]
@@ -60,15 +62,18 @@ pub(crate) struct End {
     /// The responder's, not used yet.
     next: Option<Keys>,
     asked: Option<(u64, Instant)>,
+    /// The last message 1 that came: older ones, and copies, are refused.
+    seen: u64,
     wants: bool,
     unanswered: Option<Instant>,
     number: u64,
     /// The kernel's slot, and when it was set.
     held: Key,
-    /// The kernel's latest handshake, until the companion sees it.
-    handshake: Option<KeyId>,
+    /// The kernel had a handshake that the companion has not seen.
+    handshake: bool,
     looked: Option<Instant>,
-    stalls: Option<Instant>,
+    /// When the first and the last message of a handshake came that led to no session.
+    stalls: Option<(Instant, Instant)>,
     /// A session has begun.
     pub(crate) began: bool,
 }
@@ -97,11 +102,12 @@ impl End {
             previous: None,
             next: None,
             asked: None,
+            seen: 0,
             wants: false,
             unanswered: None,
             number: u64::from(keys.0[0]) << 32,
             held: Key::ZERO,
-            handshake: None,
+            handshake: false,
             looked: None,
             stalls: None,
             began: false,
@@ -177,10 +183,11 @@ impl End {
                 Effect::Compute(job) => self.jobs.push(job),
                 Effect::Use(key) => {
                     assert_eq!(self.slot, Slot::Single);
-                    (self.held, self.handshake) = (key, None);
+                    (self.held, self.handshake) = (key, false);
                 }
                 Effect::Handshake => {
                     assert_eq!(self.slot, Slot::Native);
+                    self.asked = None;
                     self.initiate(now);
                 }
             }
@@ -190,7 +197,9 @@ impl End {
     /// Takes a packet. Returns whether its keys are known, or message 2 was opened.
     pub(crate) fn receive(&mut self, packet: Packet, now: Instant) -> Option<bool> {
         match packet {
+            Packet::Initiation(session) if session <= self.seen => None,
             Packet::Initiation(session) => {
+                self.seen = session;
                 let (under, key) = match self.slot {
                     Slot::Native => {
                         let (under, key) = self.exchange.answer();
@@ -199,21 +208,21 @@ impl End {
                     _ => (KeyId::of(&self.held), self.held.clone()),
                 };
                 let base = under == self.exchange.base();
-                self.stalls.get_or_insert(now);
+                self.stalls.get_or_insert((now, now)).1 = now;
                 self.next = Some(Keys {
                     session,
                     under,
                     base,
                     initiator: false,
                     created: now,
+                    began: now,
                 });
                 self.out.push(Packet::Response(session, key));
                 None
             }
             Packet::Response(session, key) => {
-                if self.asked.is_none_or(|(number, _)| number != session) {
-                    return None;
-                }
+                let asked = self.asked.filter(|(number, _)| *number == session);
+                let (_, sent) = asked?;
                 let under = match self.slot {
                     Slot::Native => self
                         .exchange
@@ -223,7 +232,7 @@ impl End {
                     _ => (self.held == key).then(|| KeyId::of(&key)),
                 };
                 let Some(under) = under else {
-                    self.stalls.get_or_insert(now);
+                    self.stalls.get_or_insert((now, now)).1 = now;
                     return Some(false);
                 };
                 // Each message 1 has one answer.
@@ -236,6 +245,7 @@ impl End {
                     base,
                     initiator: true,
                     created: now,
+                    began: sent,
                 };
                 self.begin(keys, now);
                 self.send(keys, Inside::Empty);
@@ -278,12 +288,13 @@ impl End {
                 let session = Session {
                     initiator: keys.initiator,
                     under: keys.under,
+                    began: keys.began,
                 };
                 let mut out = Vec::new();
                 self.exchange.session(session, now, &mut out);
                 self.carry_out(out, now);
             }
-            _ => (self.handshake, self.stalls) = (Some(keys.under), None),
+            _ => (self.handshake, self.stalls) = (true, None),
         }
     }
 
@@ -310,18 +321,20 @@ impl End {
         }
         if self.slot == Slot::Single && self.looked.is_none_or(|at| now >= at + SECOND) {
             self.looked = Some(now);
-            if let Some(under) = self.handshake.take() {
-                assert_eq!(under, self.exchange.slot());
-                self.exchange.session(
-                    Session {
-                        initiator: true,
-                        under,
-                    },
-                    now,
-                    &mut out,
-                );
+            if std::mem::take(&mut self.handshake) {
+                // A companion cannot see under which key it was: the answer may have left before the key was set.
+                let under = self.exchange.slot();
+                let session = Session {
+                    initiator: true,
+                    under,
+                    began: now,
+                };
+                self.exchange.session(session, now, &mut out);
             }
-            if self.stalls.take_if(|at| now >= *at + SECOND * 10).is_some() {
+            let over = |it: &mut (Instant, Instant)| now >= it.0 + SECOND * 10;
+            if let Some((first, last)) = self.stalls.take_if(over)
+                && last >= first + SECOND * 4
+            {
                 self.exchange.stalled(&mut out);
             }
         }

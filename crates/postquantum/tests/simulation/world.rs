@@ -111,7 +111,7 @@ impl World {
     /// Runs to the end, in steps of 50 ms.
     pub(crate) fn run(mut self) -> Self {
         let restarts = matches!(self.kind, Kind::Restarts | Kind::SingleSlot);
-        let end = FAULTS + RECOVERY + WATCHED;
+        let end = FAULTS + RECOVERY * 2 + WATCHED;
         while self.now < end {
             let faulty = self.now < FAULTS;
             if self.now == FAULTS {
@@ -202,8 +202,10 @@ impl World {
                     // Message 2 that none of the keys opens.
                     self.failed += 1;
                     self.failed_in_a_row = self.failed_in_a_row.max(self.failed);
+                    // An answer may be in transit for longer than the sessions that its key is for.
+                    let most = if self.delay > 1000 { 2 } else { 0 };
                     assert!(
-                        self.kind != Kind::Loss,
+                        self.kind != Kind::Loss || self.failed <= most,
                         "{}",
                         self.say("a handshake failed")
                     );
@@ -217,14 +219,16 @@ impl World {
     }
 
     fn watch(&self) {
-        if self.now > FAULTS + RECOVERY {
+        // A kernel tries each key for 10 s.
+        let slow = if self.kind == Kind::SingleSlot { 2 } else { 1 };
+        if self.now > FAULTS + RECOVERY * slow {
             for end in 0..2 {
                 let silent = self.now - self.heard[end];
                 assert!(
                     silent < 2500,
                     "{}",
                     self.say(&format!(
-                        "end {end} heard nothing for {silent} ms: {:#?}",
+                        "end {end} heard nothing for {silent} ms: {:?}",
                         self.ends
                     ))
                 );
@@ -240,7 +244,7 @@ impl World {
                     end.is_protected(),
                     protected,
                     "{}",
-                    self.say(&format!("{:#?}", self.ends))
+                    self.say(&format!("{:?}", self.ends))
                 );
             }
         }
