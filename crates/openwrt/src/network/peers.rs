@@ -135,7 +135,7 @@ fn peer(section: &Section, options: &mut Options<'_>) -> Option<Peer> {
         allowed_ips,
         endpoint,
         persistent_keepalive: keepalive.map(|it| it as u16),
-        replaces: None,
+        ..Peer::default()
     })
 }
 

@@ -107,6 +107,7 @@ macro_rules! levels {
         pub struct $level:ident {
             $(
                 $(#[doc = $what:literal])+
+                $(#[cfg($on:meta)])?
                 $name:ident: $type:ty $(, absent $absent:literal)? $(, label $label:literal)?
                     $(, metric $metric:literal)?;
             )+
@@ -115,18 +116,18 @@ macro_rules! levels {
         $(#[doc = $about])+
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct $level {
-            $($(#[doc = $what])+ pub $name: $type,)+
+            $($(#[doc = $what])+ $(#[cfg($on)])? pub $name: $type,)+
         }
 
         impl Level for $level {
-            const FIELDS: &'static [Field<Self>] = &[$(Field {
+            const FIELDS: &'static [Field<Self>] = &[$($(#[cfg($on)])? Field {
                 name: stringify!($name),
                 label: concat!($($label)?),
                 omitted: !concat!($($absent)?).is_empty(),
                 get: |it| get(&it.$name),
                 set: |it, value| set(&mut it.$name, value),
             }),+];
-            const NOTES: &'static [Note] = &[$(Note {
+            const NOTES: &'static [Note] = &[$($(#[cfg($on)])? Note {
                 what: concat!($($what),+).trim_ascii_start(),
                 metric: concat!($($metric)?),
                 #[cfg(test)]
@@ -236,6 +237,12 @@ levels! {
         crypto_backend: Option<String>;
         /// Provider of the code that computes the cipher.
         backend: Option<String>;
+        /// Group of the last TLS key exchange, with OpenVPN: `X25519MLKEM768`, `X25519`.
+        #[cfg(feature = "postquantum")]
+        key_exchange: Option<String>, absent "if null", label "key exchange";
+        /// Whether that key exchange is post-quantum, so that a recording stays secret from quantum computers.
+        #[cfg(feature = "postquantum")]
+        post_quantum: Option<bool>, absent "if null", metric "millrace_peer_post_quantum";
         /// Start of the session, in seconds since 1970, except with WireGuard.
         connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
         /// End of the peer's certificate, in seconds since 1970, with OpenVPN.

@@ -5,6 +5,8 @@ use super::machine::{Cx, Machine};
 use super::peers::PeerEntry;
 #[cfg(feature = "amnezia")]
 use config::amnezia::Change;
+#[cfg(feature = "postquantum")]
+use config::postquantum::Policy;
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
@@ -139,6 +141,14 @@ impl Machine {
                 self.remove_peer(id, out, cx);
             }
             return Ok(());
+        }
+        #[cfg(feature = "postquantum")]
+        if set
+            .post_quantum
+            .is_some_and(|it| it.policy == Policy::Require)
+        {
+            let words = "PostQuantum = require is not enforced yet; remove the line";
+            return refused(EINVAL, words.to_owned());
         }
         let id = match known {
             Some(id) => id,

@@ -546,6 +546,31 @@ mod tests {
         assert!(host.said.iter().eq(said), "{:?}", host.said);
     }
 
+    #[cfg(feature = "postquantum")]
+    #[test]
+    fn a_policy_that_is_not_enforced_is_refused() {
+        use config::postquantum::{Policy, PostQuantum};
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+        let mut host = FakeHost::new(plane.clone());
+        let mut machine = Machine::new(Now::read(), 1);
+        let mut cx = Cx::new(Now::read(), &*plane, &mut host);
+        for policy in Policy::ALL {
+            let set = SetDevice {
+                peers: vec![SetPeer {
+                    public_key: Key32::new([7; 32]),
+                    post_quantum: Some(PostQuantum {
+                        policy,
+                        target: None,
+                    }),
+                    ..SetPeer::default()
+                }],
+                ..SetDevice::default()
+            };
+            let outcome = machine.configure(&set, &mut cx);
+            assert_eq!(outcome.is_err(), policy == Policy::Require, "{policy:?}");
+        }
+    }
+
     /// The kernel is asked at most twice a minute, however often events come.
     #[test]
     fn paths_are_looked_at_seldom_and_when_the_mtu_is_another() {
