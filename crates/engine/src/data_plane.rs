@@ -452,6 +452,16 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         })
     }
 
+    #[cfg(feature = "postquantum")]
+    fn send_on(&self, id: PeerId, session: u32, payload: &[u8]) {
+        let now = Instant::now();
+        if let Some((peer, key)) = self.session_of(id, session)
+            && let Some(key) = key.answer.as_ref().filter(|key| key.alive(now))
+        {
+            self.seal_one(&peer, key, payload, now);
+        }
+    }
+
     fn send_keepalive(&self, id: PeerId) -> bool {
         let now = Instant::now();
         self.find(id).is_some_and(|peer| {

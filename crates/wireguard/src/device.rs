@@ -146,6 +146,8 @@ impl Device {
             // There are at most 2^20 slots.
             let id = PeerId(slot as u32);
             peer.static_static = StaticStatic::Unknown;
+            #[cfg(feature = "postquantum")]
+            peer.begin_exchange_anew(public.as_ref());
             peer.timers.handshake_sent = None;
             if let Some(pending) = peer.pending.take() {
                 self.indices.release(pending.local_index);
@@ -270,6 +272,10 @@ impl Device {
     /// Sets the key that is mixed into every handshake from the next on; [`Key::ZERO`] for none. Present keys stay.
     pub fn set_preshared_key(&mut self, id: PeerId, preshared: Key) {
         if let Some(peer) = self.peer_mut(id) {
+            #[cfg(feature = "postquantum")]
+            if let Some(hybrid) = &mut peer.hybrid {
+                hybrid.exchange.set_base(preshared.clone());
+            }
             peer.preshared = preshared;
         }
     }
@@ -316,6 +322,11 @@ impl Device {
             self.keepalive(id, now, out);
         }
         self.requeue(id);
+    }
+
+    #[cfg(feature = "postquantum")]
+    pub(crate) fn peer(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.get(slot_of(id))?.as_deref()
     }
 
     pub(crate) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {

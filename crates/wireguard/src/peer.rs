@@ -9,6 +9,8 @@ use plane::tai64n::{Clock, Tai64n};
 
 use crate::cookie::Jar;
 use crate::disguise::Junk;
+#[cfg(feature = "postquantum")]
+use crate::hybrid::Hybrid;
 use crate::keys::Keypairs;
 use crate::message::CROSSING;
 use crate::noise::Initiator;
@@ -40,6 +42,9 @@ pub(crate) enum StaticStatic {
 pub(crate) struct Peer {
     pub(crate) public: PublicKey,
     pub(crate) preshared: Key,
+    /// The exchange of post-quantum keys, if there is one with this peer.
+    #[cfg(feature = "postquantum")]
+    pub(crate) hybrid: Option<Box<Hybrid>>,
     pub(crate) static_static: StaticStatic,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) jar: Jar,
@@ -64,6 +69,8 @@ impl Peer {
         Self {
             public,
             preshared: Key::ZERO,
+            #[cfg(feature = "postquantum")]
+            hybrid: None,
             static_static: StaticStatic::Unknown,
             endpoint: None,
             jar: Jar::new(&public),

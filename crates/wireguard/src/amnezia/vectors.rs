@@ -212,11 +212,15 @@ fn handshakes_and_data_of_every_generation() {
             remote_index: response.sender,
             seal: keys.from_initiator.clone(),
             open: keys.from_responder.clone(),
+            #[cfg(feature = "postquantum")]
+            exchange: None,
         };
         let theirs = DataKeys {
             remote_index: SENDER,
             seal: keys.from_responder,
             open: keys.from_initiator,
+            #[cfg(feature = "postquantum")]
+            exchange: None,
         };
         let (plain, wire) = (case.bytes("data_plain"), case.bytes("data_wire"));
         is_form_of(&profile, Kind::Data, &plain, &wire);
