@@ -60,3 +60,35 @@ pub(crate) fn derive(previous: &Key, secret: &Key, transcript: &Transcript<'_>) 
         next,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::KeyId;
+
+    fn counted<const N: usize>(first: u8) -> [u8; N] {
+        core::array::from_fn(|at| first.wrapping_add(at as u8))
+    }
+
+    /// Computed with `hashlib.blake2s` and `hmac` of Python 3 from the formulas of this file and of RFC 5869.
+    #[test]
+    fn numbers_of_python() {
+        let transcript = Transcript {
+            header: counted(1),
+            initiator: &counted(2),
+            responder: &counted(3),
+            encapsulation_key: &counted(4),
+            ciphertext: &counted(5),
+        };
+        let [previous, secret] = [6, 7].map(|first| Key::from(counted(first)));
+        let derived = derive(&previous, &secret, &transcript);
+        let hex = |bytes: &[u8]| crypto::hex(bytes);
+        assert_eq!(
+            hex(derived.next.as_bytes()),
+            "8ab46fd8886f71e882038e4918f8036f09042876986100370c99c22a67d60305"
+        );
+        assert_eq!(hex(&derived.responder), "5d0cd26f6d0433e6b984bedff54ec22d");
+        assert_eq!(hex(&derived.initiator), "d775412c071ecd6cbc80b512415ed855");
+        assert_eq!(hex(&KeyId::of(&previous).0), "7561c5fd143988a0");
+    }
+}

@@ -249,18 +249,16 @@ impl Exchange {
         self.unconfirmed = 0;
         self.handshake_at = None;
         let under = |named: &Named| named.id == session.under;
+        // A session under a key that is not known any more is protected all the same.
+        let is_base = under(&self.base);
         if self.next.as_ref().is_some_and(|it| under(&it.agreed.named)) {
             self.promote(now);
-        } else if !self.confirmed.as_ref().is_some_and(|it| under(&it.named)) {
+        } else if is_base {
             self.fall_back(session);
             if self.confirmed.is_some() {
                 self.handshake(now, out);
             }
         }
-        let is_base = self
-            .confirmed
-            .as_ref()
-            .is_none_or(|it| it.named.id != session.under);
         self.status.protected = Some(!is_base);
         if let Some(next) = self.next.as_mut().filter(|next| next.is_unsettled()) {
             // Does nothing but repeat the message that the last session has lost.

@@ -321,3 +321,101 @@ impl Device {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crypto::x25519::PrivateKey;
+    use postquantum::Session;
+
+    use super::*;
+    use crate::message::{IDENTIFIER, TAG_LEN};
+    use crate::noise::{Initiator, Responder};
+
+    fn exchange(own: &PrivateKey, peer: &PrivateKey) -> Exchange {
+        Exchange::new(Settings {
+            own: *own.public().as_bytes(),
+            peer: *peer.public().as_bytes(),
+            base: Key::ZERO,
+            single_slot: false,
+            room: 1372,
+            pad: false,
+        })
+    }
+
+    /// Delivers everything between two ends, and returns the datagrams.
+    fn deliver(
+        ends: &mut [Exchange; 2],
+        from: usize,
+        effects: Vec<Effect>,
+        seen: &mut Vec<Vec<u8>>,
+    ) {
+        let now = Instant::now();
+        for effect in effects {
+            let mut out = Vec::new();
+            match effect {
+                Effect::Send(datagram) => {
+                    ends[1 - from].received(&datagram, now, &mut out);
+                    seen.push(datagram);
+                    deliver(ends, 1 - from, out, seen);
+                }
+                Effect::Compute(job) => {
+                    ends[from].computed(job.run(), now, &mut out);
+                    deliver(ends, from, out, seen);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A quantum computer finds every private key of X25519. With all of these, and all datagrams of the exchange, a
+    /// recording of the next session stays closed; with the secret of ML-KEM it opens.
+    #[test]
+    fn keys_of_a_session_depend_on_the_exchange() {
+        let [own, other] = [(); 2].map(|()| PrivateKey::generate());
+        let mut ends = [exchange(&own, &other), exchange(&other, &own)];
+        let (mut out, now) = (Vec::new(), Instant::now());
+        let session = Session {
+            initiator: true,
+            under: ends[0].base(),
+            began: now,
+        };
+        ends[0].session(session, now, &mut out);
+        let mut seen = Vec::new();
+        deliver(&mut ends, 0, out, &mut seen);
+        assert_eq!(seen.len(), 4, "Offer, Answer, Confirm, Done");
+
+        let [ephemeral, other_ephemeral] = [(); 2].map(|()| PrivateKey::generate());
+        let static_static = own.agree(&other.public()).unwrap();
+        let (mut sealed_static, mut sealed, mut answer) =
+            ([0; 32 + TAG_LEN], [0; TAG_LEN], [0; TAG_LEN]);
+        let initiator = Initiator::start(
+            IDENTIFIER,
+            (&own, ephemeral),
+            (&other.public(), &static_static),
+            &[],
+            &mut sealed_static,
+            &mut sealed,
+        );
+        let initiator = initiator.unwrap();
+        let responder =
+            Responder::identify(IDENTIFIER, &other, &initiator.ephemeral(), &sealed_static);
+        let mut responder = responder.unwrap();
+        responder
+            .verify(&static_static, &sealed, &mut [0; TAG_LEN])
+            .unwrap();
+        let (under, key) = ends[1].answer();
+        assert_ne!(under, ends[0].base());
+        let theirs = responder
+            .respond(&other_ephemeral, key, &[], &mut answer)
+            .unwrap();
+
+        // The initiator's private keys are all that a decryptor needs of X25519.
+        let agreed = initiator.agree(&own, &other_ephemeral.public()).unwrap();
+        let open = |key: &Key| agreed.clone().finish(key, &answer, &mut [0; TAG_LEN]).ok();
+        assert!(open(&Key::ZERO).is_none());
+        let next = ends[0].candidates().find(|(id, _)| *id == under);
+        let ours = open(next.unwrap().1).unwrap();
+        assert_eq!(ours.from_initiator, theirs.from_initiator);
+        assert_eq!(ours.from_responder, theirs.from_responder);
+    }
+}

@@ -25,7 +25,7 @@ fn run(kind: Kind) {
 }
 
 #[test]
-fn loss_alone_never_makes_a_handshake_fail() {
+fn loss_makes_two_handshakes_in_a_row_fail_at_most() {
     run(Kind::Loss);
 }
 

@@ -103,8 +103,8 @@ impl World {
 
     fn say(&self, words: &str) -> String {
         format!(
-            "{:?}, seed {}, at {} ms: {words}",
-            self.kind, self.seed, self.now
+            "{:?}, seed {}, delay {}, at {} ms: {words}",
+            self.kind, self.seed, self.delay, self.now
         )
     }
 
@@ -202,10 +202,10 @@ impl World {
                     // Message 2 that none of the keys opens.
                     self.failed += 1;
                     self.failed_in_a_row = self.failed_in_a_row.max(self.failed);
-                    // An answer may be in transit for longer than the sessions that its key is for.
-                    let most = if self.delay > 1000 { 2 } else { 0 };
+                    // After two lost answers a third is under the base key: who opens it drops its keys, and the other
+                    // end keeps them if the first packet of that session is lost, too.
                     assert!(
-                        self.kind != Kind::Loss || self.failed <= most,
+                        self.kind != Kind::Loss || self.failed <= 2,
                         "{}",
                         self.say("a handshake failed")
                     );
@@ -255,7 +255,7 @@ impl World {
             self.say(&format!("{} offers", self.offers))
         );
         assert!(
-            self.failed_in_a_row <= 7,
+            self.failed_in_a_row <= if self.kind == Kind::SingleSlot { 10 } else { 7 },
             "{}",
             self.say(&format!("{} failed in a row", self.failed_in_a_row))
         );

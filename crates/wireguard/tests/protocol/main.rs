@@ -8,5 +8,7 @@ mod amneziawg;
 mod handshake;
 mod hostile;
 mod load;
+#[cfg(feature = "postquantum")]
+mod post_quantum;
 mod sim;
 mod timers;

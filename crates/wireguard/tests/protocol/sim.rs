@@ -329,6 +329,8 @@ impl Sim {
                 device.set_endpoint(peer, Some(flight.from), now, out);
             });
         }
+        #[cfg(feature = "postquantum")]
+        let exchanged = postquantum::is_exchange(&text).then(|| text.clone());
         self.log(
             at,
             if text.is_empty() {
@@ -340,6 +342,12 @@ impl Sim {
         if confirm {
             self.with(at, |device, out| {
                 device.confirmed(peer, header.receiver, now, out);
+            });
+        }
+        #[cfg(feature = "postquantum")]
+        if let Some(payload) = exchanged {
+            self.with(at, |device, out| {
+                device.exchange_received(peer, &payload, now, out);
             });
         }
         if refresh {

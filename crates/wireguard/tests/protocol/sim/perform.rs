@@ -92,6 +92,31 @@ impl Sim {
                         .clear();
                     self.log(at, Event::DropStaged);
                 }
+                #[cfg(feature = "postquantum")]
+                Output::SendInside {
+                    peer,
+                    local_index,
+                    payload,
+                } => {
+                    // Packets, if they may be sent with the key, wait until this is over.
+                    let key = self.hosts[at].receive.get_mut(&local_index);
+                    let own = key.and_then(|key| key.send.take());
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    let is_own = own.is_some();
+                    let other = own.map(|key| plane.send.replace(key));
+                    self.seal(at, peer, &payload);
+                    if is_own {
+                        let plane = self.hosts[at].planes.entry(peer).or_default();
+                        let used = std::mem::replace(&mut plane.send, other.flatten());
+                        let key = self.hosts[at].receive.get_mut(&local_index);
+                        key.unwrap().send = used;
+                    }
+                }
+                #[cfg(feature = "postquantum")]
+                Output::Compute { peer, job } => {
+                    let outcome = job.run();
+                    self.with(at, |device, out| device.computed(peer, outcome, now, out));
+                }
                 Output::Disarmed { peer } => {
                     self.hosts[at].planes.entry(peer).or_default().armed = false;
                     self.log(at, Event::Disarmed);
