@@ -281,11 +281,7 @@ fn judge_wg_quick(
         tell_lines(given.origin, &mut report);
         warnings.extend(endpoints_inside(&tunnel));
         #[cfg(feature = "amnezia")]
-        {
-            let interface = &tunnel.interface;
-            let hints = interface.amnezia.hints(interface.mtu).into_iter();
-            warnings.extend(hints.map(|hint| format!("AmneziaWG: {hint}")));
-        }
+        warnings.extend(amnezia(&tunnel));
     }
     // The file's name becomes the interface's name.
     if wgquick::interface_name(file).is_err() {
@@ -306,6 +302,14 @@ fn judge_wg_quick(
         warnings,
         faults: Vec::new(),
     })
+}
+
+/// Warnings about values of AmneziaWG that have no effect or give the tunnel away.
+#[cfg(feature = "amnezia")]
+pub(crate) fn amnezia(tunnel: &Tunnel) -> impl Iterator<Item = String> + use<> {
+    let interface = &tunnel.interface;
+    let hints = interface.amnezia.hints(interface.mtu).into_iter();
+    hints.map(|hint| format!("AmneziaWG: {hint}"))
 }
 
 /// Warnings about ranges that contain the tunnel's own endpoints.

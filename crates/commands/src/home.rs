@@ -150,6 +150,8 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
         },
         file: None,
         qr: false,
+        #[cfg(feature = "amnezia")]
+        link: false,
         behind: peer::networks_of(&given.behind).map_err(|error| error.to_string())?,
         note: None,
         keepalive: None,

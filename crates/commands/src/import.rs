@@ -41,6 +41,9 @@ const SCRATCH: &str = "/run/millrace";
 /// The argument for standard input.
 const STANDARD_INPUT: &str = "-";
 
+/// The name of a link in messages.
+const LINK: &str = "link";
+
 /// File name endings of tunnels.
 const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
 
@@ -82,6 +85,9 @@ pub(crate) enum ImportingError {
     #[cfg(feature = "policy")]
     #[error(transparent)]
     Prepare(#[from] crate::policy::prepare::PrepareError),
+    #[cfg(feature = "amnezia")]
+    #[error("not kept: {0}")]
+    Link(#[from] config::amnezia::link::LinkError),
     /// The file gives no tunnel, for these reasons; if they are unknown, the report has them.
     #[error("not kept: no tunnel can be made from this file{}", because(.0))]
     Unusable(Vec<String>),
@@ -121,11 +127,17 @@ pub(crate) fn command() -> Command {
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help(if cfg!(feature = "server") {
-                    "A wg-quick, OpenVPN or PPTP file; - for standard input; or a directory or archive with the \
-                     files of several servers"
-                } else {
-                    "A wg-quick, OpenVPN or PPTP file; - for standard input"
+                .help(match (cfg!(feature = "server"), cfg!(feature = "amnezia")) {
+                    (true, true) => {
+                        "A wg-quick, OpenVPN or PPTP file; - for standard input; a vpn:// link of the app AmneziaVPN, or \
+                         a file with it or with the texts of its QR codes; or a directory or archive with the files \
+                         of several servers"
+                    }
+                    (true, false) => {
+                        "A wg-quick, OpenVPN or PPTP file; - for standard input; or a directory or archive with the \
+                         files of several servers"
+                    }
+                    _ => "A wg-quick, OpenVPN or PPTP file; - for standard input",
                 }),
         )
         .arg(option(
@@ -201,6 +213,7 @@ fn import(
     matches: &ArgMatches,
 ) -> Result<Stored, ImportingError> {
     let piped = source == Path::new(STANDARD_INPUT);
+    let link = link_of(source);
     let stem = |it: &Path| {
         let stem = it.file_stem()?.to_string_lossy();
         Some(stem.strip_suffix(".tar").unwrap_or(&stem).to_owned())
@@ -209,16 +222,30 @@ fn import(
     let of_source = || stem(source).or_else(|| stem(&fs::canonicalize(source).ok()?));
     let name = match name {
         Some(name) => Some(name.to_owned()),
-        None if piped => None,
+        None if piped || link.is_some() => None,
         None => of_source(),
     };
     let name = name.ok_or(ImportingError::NoName)?;
     available(&name, to)?;
-    let (text, servers) = match gather(source, piped, matches)? {
-        Some((text, servers)) => (text, Some(servers)),
-        None => (read(source, piped)?, None),
+    // No message may quote a link, which has keys.
+    let source = if link.is_some() {
+        Path::new(LINK)
+    } else {
+        source
     };
-    let kept = place(to, &name, source, &text);
+    let (text, servers) = match link {
+        Some(link) => (Zeroizing::new(link.to_owned()), None),
+        None => match gather(source, piped, matches)? {
+            Some((text, servers)) => (text, Some(servers)),
+            None => (read(source, piped)?, None),
+        },
+    };
+    let linked = unlinked(&text)?;
+    let kept = match &linked {
+        Some(text) => place(to, &name, Path::new(LINK), text),
+        None => place(to, &name, source, &text),
+    };
+    let text = linked.unwrap_or(text);
     may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
     #[cfg(feature = "policy")]
     let (prepared, device) = match matches.get_flag("for-policy") {
@@ -299,6 +326,34 @@ fn import(
         rule.into_iter().for_each(host::terminal::note);
     }
     Ok((kept, check::counts(&decided.report), servers))
+}
+
+/// The link that the command line has in place of a file.
+#[cfg(feature = "amnezia")]
+fn link_of(source: &Path) -> Option<&str> {
+    source
+        .to_str()
+        .filter(|it| config::amnezia::link::is_link(it))
+}
+
+/// This build reads no links.
+#[cfg(not(feature = "amnezia"))]
+const fn link_of(_: &Path) -> Option<&str> {
+    None
+}
+
+/// The file in a link or in a series of QR codes; `None` for any other text.
+#[cfg(feature = "amnezia")]
+fn unlinked(text: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
+    use config::amnezia::link;
+    let linked = link::is_link(text).then(|| link::read(text));
+    Ok(linked.transpose()?)
+}
+
+/// This build reads no links.
+#[cfg(not(feature = "amnezia"))]
+const fn unlinked(_: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
+    Ok(None)
 }
 
 /// The name servers in lines of a file that are comments now, separated by commas; empty without any.

@@ -46,6 +46,8 @@ mod peer;
 mod policy;
 #[cfg(feature = "server")]
 mod pool;
+#[cfg(feature = "postquantum")]
+mod pq;
 mod profile;
 mod reload;
 mod restart;
@@ -163,6 +165,8 @@ pub fn run() -> ExitCode {
         }
         Some("relay") => "warn,service::relay=info,host::strangers=info,commands=info",
         Some("guard" | "policy" | "forward") => "warn,steer=info",
+        #[cfg(feature = "postquantum")]
+        Some("pq") => "warn,service::companion=info,commands=info",
         Some("alerts") => "warn,commands::alerts=info",
         _ => "warn",
     };

@@ -126,13 +126,25 @@ fn listed(path: PathBuf, up: Option<&Running>) -> Listed {
 }
 
 fn protocol_of(path: &Path) -> &'static str {
-    match Kind::read(path).map(|it| it.0) {
-        Ok(Kind::Pptp) => "PPTP",
-        Ok(Kind::OpenVpn) => "OpenVPN",
-        Ok(Kind::Relay) => "relay",
-        Ok(Kind::WireGuard) => "WireGuard",
+    match Kind::read(path) {
+        Ok((Kind::Pptp, _)) => "PPTP",
+        Ok((Kind::OpenVpn, _)) => "OpenVPN",
+        Ok((Kind::Relay, _)) => "relay",
+        #[cfg(feature = "amnezia")]
+        Ok((Kind::WireGuard, text)) => with_generation(&text),
+        #[cfg(not(feature = "amnezia"))]
+        Ok((Kind::WireGuard, _)) => "WireGuard",
         Err(_) => UNKNOWN,
     }
+}
+
+/// The protocol of a WireGuard file: `WireGuard`, or `AmneziaWG 2.0`.
+#[cfg(feature = "amnezia")]
+fn with_generation(text: &[u8]) -> &'static str {
+    let text = String::from_utf8_lossy(text);
+    let import = config::wgquick::parse(&text, "", config::permissions::Permissions::NONE);
+    let tunnel = import.into_tunnel();
+    tunnel.map_or("WireGuard", |it| it.0.interface.amnezia.protocol())
 }
 
 fn text(listed: &[Listed]) -> String {
@@ -143,10 +155,16 @@ fn text(listed: &[Listed]) -> String {
     let width = width.unwrap_or_default();
     let states = listed.iter().map(|it| it.state.len()).max();
     let states = states.unwrap_or_default();
+    // `AmneziaWG 2.0` is longer than other names.
+    let protocols = match cfg!(feature = "amnezia") {
+        true => listed.iter().map(|it| it.protocol.len().max(9)).max(),
+        false => Some(9),
+    };
+    let protocols = protocols.unwrap_or_default();
     let line = |it: &Listed| {
         let (name, state, path) = (&it.name, &it.state, it.path.display());
         format!(
-            "{name:width$}  {state:states$}  {:9}  {path}\n",
+            "{name:width$}  {state:states$}  {:protocols$}  {path}\n",
             it.protocol
         )
     };
@@ -184,6 +202,24 @@ mod tests {
         );
         assert_eq!(shown, expected);
         assert!(text(&[]).contains("millrace import"));
+    }
+
+    #[test]
+    #[cfg(feature = "amnezia")]
+    fn files_of_amneziawg_are_listed_with_their_generation() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+        for (lines, protocol) in [
+            ("", "WireGuard"),
+            ("Jc = 3\n", "AmneziaWG 1.0"),
+            ("H1 = 100-200\n", "AmneziaWG 2.0"),
+        ] {
+            let path = directory.path().join("office.conf");
+            fs::write(&path, format!("[Interface]\nPrivateKey = {key}\n{lines}")).unwrap();
+            let shown = text(&list(vec![path.clone()], &[]));
+            let expected = format!("office  down  {protocol:9}  {}\n", path.display());
+            assert_eq!(shown, expected);
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) fn command() -> Command {
     Command::new("migrate")
         .about("Convert PPTP files to WireGuard, or take over OpenWrt's tunnels")
         .after_help(
-            "With --openwrt: interfaces of OpenWrt's WireGuard protocol in /etc/config/network, and instances with a \
+            "With --openwrt: interfaces with proto wireguard or amneziawg in /etc/config/network, and instances with a \
              file in\n/etc/config/openvpn, become interfaces with proto millrace. What would change is shown; --apply \
              writes it.",
         )

@@ -14,6 +14,7 @@ pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod settle;
 mod tar;
+mod wanted;
 mod wireguard;
 
 use crate::arguments::{self, flag, list as values, option};
@@ -28,10 +29,10 @@ use config::clients::is_name;
 pub(crate) use config::clients::joined as secret;
 use config::error::ImportError;
 use config::kind::Kind;
-use config::types::{AddressError, AllowedIp};
+use config::types::AddressError;
 use config::wgquick;
 use from::{NOTE_MAX, Table};
-use issue::{Issued, New, Recipient};
+use issue::{New, Recipient};
 use list::{Filter, Live};
 use netio::netlink::NetlinkError;
 use nix::sys::signal::Signal;
@@ -39,11 +40,9 @@ use serde::Serialize;
 use service::running;
 use service::status::Status;
 use std::cell::RefCell;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thiserror::Error;
-use zeroize::Zeroizing;
 
 pub(crate) use behind::{check_dns, check_lan, tunnel_networks};
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
@@ -51,6 +50,7 @@ pub(crate) use change::networks_of;
 pub(crate) use change::{Change, seconds};
 pub(crate) use issue::{Chosen, Directory, Terms, options};
 pub(crate) use notes::{not_up, others, outdated};
+pub(crate) use wanted::{Wanted, added};
 pub(crate) use wireguard::list_of;
 
 /// The command-line definition of `peer`.
@@ -121,7 +121,8 @@ pub(crate) fn command() -> Command {
                 .requires("to")
                 .conflicts_with_all(["NAME", "qr", "file", "endpoint", "behind", "note"]),
             )
-            .args(options().map(|it| it.requires("from"))),
+            .args(options().map(|it| it.requires("from")))
+            .args(wanted::options()),
         )
         .subcommand(change::command(Command::new("set").arg(server())))
         .subcommand(issue::command(Command::new("reissue").arg(server())))
@@ -221,6 +222,11 @@ pub(crate) enum PeerError {
          --format file, and send it"
     )]
     OpenVpnCode,
+    #[cfg(feature = "amnezia")]
+    #[error(
+        "a vpn:// link is for clients of WireGuard and AmneziaWG; write the file with --file OUT.ovpn, and send it"
+    )]
+    OpenVpnLink,
     #[cfg(feature = "openwrt")]
     #[error(
         "OpenWrt has no options for an OpenVPN client: leave --format out, copy the file to /etc/millrace there, and name \
@@ -241,62 +247,6 @@ pub(crate) enum PeerError {
     Authority(#[from] service::openvpn::authority::AuthorityError),
     #[error(transparent)]
     Key(#[from] service::openvpn::authority::KeyFileError),
-}
-
-/// The parameters of a new client.
-pub(crate) struct Wanted<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) terms: Terms,
-    /// The path for the client's file.
-    pub(crate) file: Option<&'a Path>,
-    pub(crate) qr: bool,
-    /// The networks behind the client.
-    pub(crate) behind: Vec<AllowedIp>,
-    /// A note about the client.
-    pub(crate) note: Option<String>,
-    /// Seconds between packets of the server to an idle client (WireGuard).
-    pub(crate) keepalive: Option<u16>,
-    /// Receives the output: the QR code, or the file's text if it is not written to a file.
-    pub(crate) shown: &'a RefCell<Zeroizing<String>>,
-}
-
-impl Recipient for Wanted<'_> {
-    fn check(&self, server: Kind, _: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError> {
-        match self.qr && server == Kind::OpenVpn {
-            true => Err(PeerError::OpenVpnCode),
-            false => Ok(()),
-        }
-    }
-
-    fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
-        for Issued { text, .. } in files {
-            let code = || qr::code(text, host::terminal::escapes(&std::io::stdout()));
-            let code = match self.qr.then(code).transpose() {
-                Err(PeerError::TooLong(bytes)) if self.file.is_some() => {
-                    host::terminal::note(format_args!(
-                        "no QR code: the file has {bytes} bytes, too many for a camera"
-                    ));
-                    None
-                }
-                code => code?,
-            };
-            if let Some(file) = self.file {
-                place::write_new(file, text)?;
-            }
-            *self.shown.borrow_mut() = match code {
-                Some(code) => code,
-                None if self.file.is_none() => text.clone(),
-                None => Zeroizing::default(),
-            };
-        }
-        Ok(())
-    }
-
-    fn give_back(&self) {
-        if let Some(file) = self.file {
-            let _ = fs::remove_file(file);
-        }
-    }
 }
 
 /// A client, active or revoked.
@@ -322,26 +272,6 @@ pub(crate) struct Row {
     pub(crate) revoked: bool,
     #[serde(flatten)]
     pub(crate) live: Live,
-}
-
-/// The JSON document about a new client.
-#[derive(Serialize)]
-struct Added<'a> {
-    name: &'a str,
-    file: &'a str,
-    /// The QR code, a line of `0` and `1` (dark) for each row; `None` if the file is too long for a camera.
-    qr: Option<&'a [String]>,
-}
-
-/// The JSON document about a new client.
-pub(crate) fn added(name: &str, file: &str) -> Zeroizing<String> {
-    let qr = qr::rows(file);
-    let added = Added {
-        name,
-        file,
-        qr: qr.as_deref().map(Vec::as_slice),
-    };
-    Zeroizing::new(serde_json::to_string(&added).unwrap_or_default())
 }
 
 /// The JSON document about clients' files in a directory.
@@ -469,6 +399,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 },
                 file: arguments::file(matches, "file"),
                 qr: matches.get_flag("qr"),
+                #[cfg(feature = "amnezia")]
+                link: matches.get_flag("link"),
                 behind: networks(matches)?,
                 note: note(matches)?.flatten(),
                 keepalive: matches.get_one::<u16>("keepalive").copied(),

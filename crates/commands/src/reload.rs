@@ -22,7 +22,8 @@ pub(crate) fn command() -> Cli {
             "Read the file of a running tunnel as its process would, with the arguments that it was started with, and \
              send the process SIGHUP. If the file is not usable, the tunnel keeps running unchanged.\n\nWireGuard: \
              keys, peers, addresses, routes and name servers change while sessions go on; uplinks change at the next \
-             start; no script runs. OpenVPN client: it reconnects. OpenVPN server: routes, pushes, limits, users and \
+             start; no script runs. OpenVPN client: it reconnects, or moves to another data \
+             plane if only dataplane.kind has changed. OpenVPN server: routes, pushes, limits, users and \
              clients' files change while sessions go on; after any other change it restarts. Relay: keys change at \
              once, Listen at the next start. PPTP: nothing can change; use `millrace restart`.",
         )

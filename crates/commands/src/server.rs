@@ -1,6 +1,7 @@
 //! `millrace server`: makes a server at home, its keys, addresses and file (`init`), changes what it says to clients
 //! (`set`), and renews what ends (`renew`).
 
+mod disguise;
 mod openvpn;
 pub(crate) mod place;
 mod plan;
@@ -19,6 +20,7 @@ use config::clients::is_name;
 use config::free;
 use config::home::{HomeServer, Masquerading};
 use config::types::{AddressError, AllowedIp, Endpoint, Host as EndpointHost, is_ifname};
+use disguise::Disguise;
 use netio::netlink::NetlinkError;
 use place::{PlaceError, Waits};
 use plan::Plan;
@@ -87,6 +89,7 @@ pub(crate) fn command() -> Command {
             .default_value(Masquerading::Yes.as_str()),
         )
         .arg(arguments::path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
+    let init = Disguise::arguments(init);
     Command::new("server")
         .about("Set up a server at home or at an office, change and renew it")
         .subcommand_required(true)
@@ -117,6 +120,8 @@ pub(crate) enum InitError {
     NoSubnet,
     #[error("UDP port {0} is in use; choose another with --port")]
     Port(u16),
+    #[error("--amneziawg is for WireGuard servers; leave out --protocol openvpn, or --amneziawg")]
+    Disguise,
     #[error(transparent)]
     Host(#[from] NetlinkError),
     #[error(transparent)]
@@ -167,6 +172,8 @@ pub(crate) struct Wanted {
     pub(crate) lan: Vec<String>,
     pub(crate) dns: Vec<String>,
     pub(crate) masquerade: Masquerading,
+    /// Drawn values of AmneziaWG.
+    pub(crate) disguise: Option<Disguise>,
 }
 
 impl Wanted {
@@ -187,6 +194,7 @@ impl Wanted {
             lan: words("lan"),
             dns: words("dns"),
             masquerade: masquerade.unwrap_or_default(),
+            disguise: Disguise::of(matches),
         }
     }
 }
@@ -208,6 +216,9 @@ pub(crate) fn plan(wanted: &Wanted) -> Result<Plan<'_>, InitError> {
     let name = wanted.name.as_deref().unwrap_or(NAME);
     if !is_ifname(name) || !is_name(name) {
         return Err(InitError::Name(name.to_owned()));
+    }
+    if wanted.openvpn && wanted.disguise.is_some() {
+        return Err(InitError::Disguise);
     }
     let directory = wanted.directory.as_deref();
     let directory = directory.unwrap_or_else(|| Path::new(DIRECTORY));
@@ -232,6 +243,7 @@ pub(crate) fn plan(wanted: &Wanted) -> Result<Plan<'_>, InitError> {
         port,
         networks: networks(subnets, &host, &others)?,
         home: home(wanted, port, &host)?,
+        disguise: wanted.disguise,
     })
 }
 

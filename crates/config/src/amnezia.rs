@@ -1,7 +1,11 @@
 //! AmneziaWG's settings in files and in the configuration protocol. Their values are `wireguard`'s to read; a key is base64
 //! in files and hexadecimal in the protocol.
 
+pub mod draw;
+pub mod link;
+
 use std::io::{self, Write};
+use std::sync::LazyLock;
 
 use wireguard::amnezia::{KEYS, Settings};
 use zeroize::Zeroizing;
@@ -9,11 +13,18 @@ use zeroize::Zeroizing;
 use crate::keys::{Texts, Verdicted, key, texts, write_texts};
 use crate::types::Key32;
 
+/// Options of OpenWrt's protocol `amneziawg`, each with its key in files: `awg_jc` for `Jc`.
+pub static OPTIONS: LazyLock<[(String, &'static str); KEYS.len()]> =
+    LazyLock::new(|| KEYS.map(|name| (format!("awg_{}", protocol_name(name)), name)));
+
 /// The key whose value is secret.
 const SECRET: &str = "HeaderProtectionKey";
 
-/// Sets the value of a file's line.
-pub(crate) fn set(settings: &mut Settings, name: &str, value: &str) -> Verdicted {
+/// Sets the value of a key, in the spelling of files. Returns a remark, which may be empty.
+///
+/// # Errors
+/// Words about the value, which they do not quote.
+pub fn set(settings: &mut Settings, name: &str, value: &str) -> Verdicted {
     let hex = (name == SECRET)
         .then(|| key(value).map(|key| key.to_hex()))
         .transpose()?;
@@ -55,6 +66,19 @@ pub fn lines(settings: &Settings) -> Zeroizing<String> {
         write_texts("", name, show(settings, name), &mut out);
     }
     out
+}
+
+/// Values of the [`OPTIONS`] that differ from the defaults. Switches are UCI's `1`.
+pub fn options(
+    settings: &Settings,
+) -> impl Iterator<Item = (&'static str, Zeroizing<String>)> + use<'_> {
+    OPTIONS.iter().flat_map(move |(option, name)| {
+        let values = show(settings, name).into_iter();
+        values.map(move |value| match value.as_str() {
+            "on" => (option.as_str(), "1".to_owned().into()),
+            _ => (option.as_str(), value),
+        })
+    })
 }
 
 /// Upper bound of the bytes of all lines.

@@ -141,7 +141,8 @@ pub(crate) fn up_to<T: TryFrom<u64>>(text: &str, max: u64) -> Option<T> {
 
 /// Parses the seconds between persistent keepalives: `n`, or `a-b` of AmneziaWG 3.0, which draws each time from a range;
 /// here `a` counts.
-pub(crate) fn keepalive(text: &str) -> Option<u16> {
+#[must_use]
+pub fn keepalive(text: &str) -> Option<u16> {
     let (lo, hi) = text.split_once('-').unwrap_or((text, text));
     let (lo, hi): (u16, u16) = (up_to(lo, u64::MAX)?, up_to(hi, u64::MAX)?);
     (lo == hi || (1..hi).contains(&lo)).then_some(lo)

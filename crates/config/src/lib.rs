@@ -54,4 +54,5 @@ pub mod types;
 pub mod uapi;
 pub mod wgquick;
 
+pub use keys::keepalive;
 pub use text::{decimal, meant, seconds, shown};

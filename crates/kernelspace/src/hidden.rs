@@ -57,6 +57,16 @@ impl Hidden {
         })
     }
 
+    /// Makes the hidden interface and removes it, as a start could do it.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) fn try_out(&mut self) -> Result<(), StartError> {
+        let started = self.start().map(drop);
+        self.end();
+        started
+    }
+
     fn start(&mut self) -> Result<Plane<Linux>, StartError> {
         self.clsact |= self.netlink.add_clsact(self.tun)?;
         let io = |what| move |source| StartError::Io { what, source };
@@ -83,7 +93,6 @@ impl Hidden {
         self.netlink
             .redirect(index, self.tun, Redirection::Entering)?;
         self.side = Some((index, plane.sockets()));
-        (self.confine)();
         Ok(plane)
     }
 
@@ -113,7 +122,10 @@ impl KernelSide<AnyPlane> for Hidden {
     fn begin(&mut self) -> Result<Box<AnyPlane>, String> {
         let started = self.start();
         match started {
-            Ok(plane) => Ok(Box::new(plane)),
+            Ok(plane) => {
+                (self.confine)();
+                Ok(Box::new(plane))
+            }
             Err(error) => {
                 self.end();
                 Err(error.to_string())

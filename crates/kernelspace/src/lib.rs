@@ -22,7 +22,6 @@ mod wish;
 
 use ::plane::{Control, Transports};
 use engine::Sockets;
-use netio::netlink::NetlinkError;
 use openvpn::data::wire::OpenVpn as Packets;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -40,15 +39,18 @@ pub type AnyPlane = dyn Transports<Protocol = Packets, Sockets = Sockets, Connec
 /// The tunnel moves only while the sockets of its line [share their port](netio::udp::UdpSocket::share_port).
 ///
 /// # Errors
-/// Descriptor limits.
+/// Descriptor limits, or the wish [requires](Wish::required) a kernel that cannot move the packets.
 pub fn movable(
     user: Box<AnyPlane>,
     tun: u32,
     control: Arc<dyn Control>,
     wish: &Arc<Wish>,
     confine: fn(),
-) -> Result<Box<AnyPlane>, NetlinkError> {
-    let hidden = hidden::Hidden::new(tun, Arc::clone(&control), Arc::clone(wish), confine)?;
+) -> Result<Box<AnyPlane>, StartError> {
+    let mut hidden = hidden::Hidden::new(tun, Arc::clone(&control), Arc::clone(wish), confine)?;
+    if wish.is_required() {
+        hidden.try_out()?;
+    }
     let moving = moving::MovableTunnel::new(user, hidden, Arc::clone(wish), control);
     Ok(Box::new(moving))
 }

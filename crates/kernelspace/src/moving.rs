@@ -155,10 +155,10 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> MovableTunnel
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the kernel is to move the packets. Refuses the wish while there is a rate limit.
+    /// Whether the kernel is to move the packets. Gives up the wish while there is a rate limit.
     fn wishes_kernel(&self, state: &State<P, B>) -> bool {
         if state.is_limited {
-            self.wish.refuse(LIMITED);
+            self.wish.leave_kernel(LIMITED);
         }
         self.wish.is_for_kernel()
     }
@@ -195,8 +195,8 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> MovableTunnel
         state.keep_alive(now);
     }
 
-    /// Makes the kernel's side ready for these keys. Returns whether it is.
-    fn prepare(&self, state: &mut State<P, B>, material: &Material) -> bool {
+    /// Makes the kernel's side ready for these keys. Returns whether it is, or why the kernel cannot have them.
+    fn prepare(&self, state: &mut State<P, B>, material: &Material) -> Result<bool, String> {
         match keys::peer_id(material) {
             Ok(_) => {}
             // The format belongs to the session. With this wish the next one will have another.
@@ -207,61 +207,56 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> MovableTunnel
                          this one's packets (epoch format)"
                     );
                 }
-                return false;
+                return Ok(false);
             }
-            Err(why) => {
-                self.wish.refuse(&why.to_string());
-                return false;
-            }
+            Err(why) => return Err(why.to_string()),
         }
         let Some(line) = state.line.filter(|_| state.side.can_begin()) else {
-            self.wish.refuse("the kernel cannot share the UDP port");
-            return false;
+            return Err("the kernel cannot share the UDP port".to_owned());
         };
         state.side.disable_gro(true);
         if !state.side.is_gro_disabled() {
             state.in_vain += 1;
             if state.in_vain >= TRIES {
-                self.wish
-                    .refuse("the UDP socket never runs empty, so trains of packets would mix both data planes' keys");
+                return Err(
+                    "the UDP socket never runs empty, so trains of packets would mix both data planes' keys"
+                        .to_owned(),
+                );
             }
-            return false;
+            return Ok(false);
         }
         if state.kernel.is_none() {
-            match state.side.begin() {
-                Ok(kernel) => {
-                    kernel.add_peer(PEER, Moving::Stay);
-                    kernel.set_line(PEER, line);
-                    state.kernel = Some(kernel);
-                }
-                Err(why) => {
-                    self.wish.refuse(&why);
-                    return false;
-                }
-            }
+            let kernel = state.side.begin()?;
+            kernel.add_peer(PEER, Moving::Stay);
+            kernel.set_line(PEER, line);
+            state.kernel = Some(kernel);
         }
-        true
+        Ok(true)
     }
 
-    /// Gives keys to the kernel's side, which is ready.
+    /// Gives keys to the kernel's side, which it makes first if necessary. Returns `None` if user space keeps them for
+    /// now, or why the kernel cannot have them.
     fn give(
         &self,
         state: &mut State<P, B>,
-        keys: SessionKeys<Material>,
-    ) -> Result<CipherName, String> {
+        keys: &SessionKeys<Material>,
+    ) -> Result<Option<CipherName>, String> {
+        if !self.prepare(state, &keys.material)? {
+            return Ok(None);
+        }
         let first = !state.keys.iter().any(|it| it.kernel);
         let session = keys.session;
         let Some(kernel) = &state.kernel else {
             return Err("the kernel's side is gone".to_owned());
         };
-        let added = kernel.add_keys(PEER, keys);
+        let added = kernel.add_keys(PEER, calls::copy_of(keys));
         let name = added.map_err(|error| error.to_string())?;
         state.note_keys(session, true);
         if first {
             state.side.come_up()?;
         }
         state.steer()?;
-        Ok(name)
+        Ok(Some(name))
     }
 
     /// Removes keys that one of the sides has.
@@ -326,8 +321,10 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> MovableTunnel
                 true
             }
             Err(why) => {
-                self.wish.refuse(&why);
                 log::warn!("{why}");
+                if !self.wish.refuse(&why) {
+                    self.control.notify(PEER, Notice::Failed);
+                }
                 false
             }
         }

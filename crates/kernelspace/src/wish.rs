@@ -9,17 +9,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Wish {
     kernel: AtomicBool,
     seals: AtomicBool,
+    /// A refusal by the kernel ends the session, and does not change the wish.
+    required: bool,
     why: Mutex<String>,
 }
 
 impl Wish {
-    /// Wishes for user space.
+    /// Wishes for the kernel, or for user space.
     #[must_use]
-    pub fn user_space(why: &str) -> Self {
+    pub fn new(kernel: bool, why: &str) -> Self {
         Self {
-            kernel: AtomicBool::new(false),
+            kernel: AtomicBool::new(kernel),
             seals: AtomicBool::new(false),
+            required: false,
             why: Mutex::new(why.to_owned()),
+        }
+    }
+
+    /// Wishes for the kernel. If the kernel refuses a session, the session ends with an error.
+    #[must_use]
+    pub fn required(why: &str) -> Self {
+        Self {
+            required: true,
+            ..Self::new(true, why)
         }
     }
 
@@ -44,8 +56,23 @@ impl Wish {
         self.words().clone()
     }
 
-    /// Gives the wish for the kernel up for this reason.
-    pub fn refuse(&self, why: &str) {
+    /// Whether a refusal by the kernel ends the session.
+    pub fn is_required(&self) -> bool {
+        self.required
+    }
+
+    /// Gives up the wish for the kernel, which has refused for this reason. Returns false, and changes nothing, if the
+    /// kernel is required.
+    pub fn refuse(&self, why: &str) -> bool {
+        let may_leave = !(self.required && self.is_for_kernel());
+        if may_leave {
+            self.leave_kernel(why);
+        }
+        may_leave
+    }
+
+    /// Gives up the wish for the kernel, as a feature needs user space for this reason.
+    pub(crate) fn leave_kernel(&self, why: &str) {
         if self.is_for_kernel() {
             // The remedy in a refusal is for `kind = "kernel"`.
             let why = why.split(';').next().unwrap_or_default();

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use lab::Host;
+use lab::acceptance::web::Monitor;
 use lab::acceptance::{
     A4, A6, B4, B6, Directory, Net, PATIENCE, PROGRAM, Setup, Site, Tunnel, WG, drops, ip, no_ping,
     pings, reaches, ready, status_of, tcp_both_ways, uapi, uapi_at, udp_both_ways, until,
@@ -211,14 +213,41 @@ fn clients_of_a_server_at_home_get_its_values() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
-    let client = fs::read_to_string(client).unwrap();
-    for line in FILE
-        .lines()
-        .filter(|line| !line.starts_with("H") && !line.ends_with('='))
-    {
-        assert!(client.contains(&format!("{line}\n")), "{line}: {client}");
+    let again = directory.path().join("again");
+    let made = Command::new(PROGRAM)
+        .args(["peer", "reissue", "phone"])
+        .args([Path::new("--server"), &server, Path::new("--to"), &again])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    for client in [client, again.join("phone.conf")] {
+        let client = fs::read_to_string(client).unwrap();
+        for line in FILE
+            .lines()
+            .filter(|line| !line.starts_with("H") && !line.ends_with('='))
+        {
+            assert!(client.contains(&format!("{line}\n")), "{line}: {client}");
+        }
+        assert!(client.contains("\nHeaderProtectionKey = QEFC"), "{client}");
     }
-    assert!(client.contains("\nHeaderProtectionKey = QEFC"), "{client}");
+}
+
+/// The page and the status name the generation and have no key.
+fn tells_the_generation_but_no_key(a: &Host) {
+    let monitor = Monitor::start(a, false, &[]);
+    let ask = "GET /api/state HTTP/1.1\r\nHost: 127.0.0.1:8470\r\n\r\n";
+    let page = || monitor.request(ask).text();
+    until("the tunnel on the page", || {
+        page().contains("AmneziaWG 3.1")
+    });
+    let status = |more: &str| a.output(PROGRAM, ["status", more, "--no-rate"]).unwrap();
+    let [text, json] = [status("-v"), status("--json")];
+    assert!(text.contains("\n  amneziawg: 3.1\n"), "{text}");
+    assert_eq!(status_of(a, WG)["amnezia"], "3.1");
+    for text in [page(), text, json] {
+        let key = ["QEFCQ0RF", "40414243"].map(|it| text.contains(it));
+        assert_eq!(key, [false; 2], "{text}");
+    }
 }
 
 #[test]
@@ -265,6 +294,7 @@ fn a_file_comes_up_and_is_read_again() {
     reaches(a, B4);
     let mtu = || status_of(a, WG)["mtu"].as_u64();
     assert_eq!(mtu(), Some(1500 - 80 - 16));
+    tells_the_generation_but_no_key(a);
     set(&server, "s4=20\n");
     file(&FILE.replace("S4 = 16", "S4 = 20"));
     up.signal(Signal::SIGHUP).unwrap();

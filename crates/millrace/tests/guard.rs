@@ -297,6 +297,37 @@ fn nothing_leaves_in_clear() {
     assert!(!left.contains("millrace"), "{left}");
 }
 
+/// A tunnel's route comes before its address. Connections from between have the address of another interface, which the
+/// tunnel's other end does not know.
+#[test]
+fn connections_older_than_a_tunnels_address_are_forgotten() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::new();
+    let load = Load::start(&world);
+    load.pause();
+    guard(&world, &ON);
+    let mut watch = watch(&world);
+    world.ip(
+        "tuntap add mr-late mode tun\nlink set mr-late up\nroute add 0.0.0.0/0 dev mr-late table 77\n\
+         route add ::/0 dev mr-late table 77",
+    );
+    // It tells the way after it has forgotten the connections of the way before.
+    let told = |line: &str| line.contains("guard: through mr-late");
+    watch.wait_for_line("the way", PATIENCE, told).unwrap();
+    load.resume();
+    until("connections without the address", || {
+        world.connections() > 0
+    });
+    load.pause();
+    assert!(world.connections() > 0);
+    world.ip("address add 10.99.0.2/32 dev mr-late\naddress add fd99::2/128 dev mr-late nodad");
+    until("connections that are forgotten", || {
+        world.connections() == 0
+    });
+}
+
 /// The LAN gets a prefix, and then a replacement. The rules follow, and LAN hosts reach each other by both.
 fn new_prefixes(world: &Guarded, load: &Load) {
     let rules = || world.router.output("ip", ["-6", "rule"]).unwrap();

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use wireguard::amnezia;
 
 const KEYS: [&str; 2] = [
     "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=",
@@ -132,6 +133,83 @@ fn a_file_of_wireguard_becomes_options() {
                 .contains("replaces this interface")
         );
         fits_a_phone(browser);
+    });
+}
+
+/// A value for each setting of AmneziaWG.
+const AMNEZIA: &str = "Jc = 4\nJmin = 40\nJmax = 70\nS1 = 30\nS2 = 40\nS3 = 25\nS4 = 16\nH1 = 100-200\nH2 = 300\nH3 = 400\n\
+    H4 = 500-600\nI1 = <b 0xc0ffee><t><r 16>\nI2 = <c>\nI3 = it's <r 7>\nI4 = <rc 8>\nI5 = <rd 9>\nJ1 = <c>\nJ2 = <r 2>\n\
+    J3 = <r 3>\nItime = 60\nHeaderProtectionKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+    ContentPaddingAddition = 10-100\nRekeyAfterTime = 100-120\nRekeyTimeout = 3-7\nRejectAfterTime = 150-180\n\
+    KeepaliveTimeout = 5-15\nMaxHandshakeAttempts = 15-20\nRandomTrailers = on\nDisableCookies = on\n";
+
+/// The form has a field for each setting of AmneziaWG. A file fills all of them, and a plain file empties them.
+#[test]
+fn a_file_of_amneziawg_fills_the_form() {
+    if !browser::ready() {
+        return;
+    }
+    let host = Host::private("router").unwrap();
+    let router = Router::new(&host);
+    let (text, state) = office();
+    router.network(text, &state);
+    let file = |lines: &str| {
+        let key = public(KEYS[1]);
+        format!(
+            "[Interface]\nPrivateKey = {}\n{lines}[Peer]\nPublicKey = {key}\n",
+            KEYS[0]
+        )
+    };
+    let import = |browser: &Browser<'_>, file: &str| {
+        let saved = browser.script("return map.saved").as_u64().unwrap();
+        browser.click("[data-show=general]");
+        drop_file(browser, "provider.conf", file.as_bytes());
+        browser.wait_for(".millrace-use");
+        browser.click(".millrace-use");
+        until("the form is saved", || {
+            browser.script("return map.saved") == saved + 1
+        });
+        let sections = sections(browser);
+        let office = sections.into_iter().find(|it| it[".name"] == "office");
+        office.unwrap()
+    };
+    with_browser(&router, |browser| {
+        open(browser, &router, "interface=office");
+        let office = import(browser, &file(AMNEZIA));
+        let fields = browser.script(
+            "return [...document.querySelectorAll('[data-tab=amneziawg] [data-name]')] \
+             .map(it => [it.dataset.name, it.querySelector('label').textContent])",
+        );
+        let fields: Vec<[String; 2]> = serde_json::from_value(fields).unwrap();
+        let titles: Vec<&str> = fields.iter().map(|it| it[1].as_str()).collect();
+        assert_eq!(titles, amnezia::KEYS);
+        for ([option, _], line) in fields.iter().zip(AMNEZIA.lines()) {
+            let (_, value) = line.split_once(" = ").unwrap();
+            let value = if value == "on" { "1" } else { value };
+            assert_eq!(office[option], value, "{line}");
+        }
+        let kind =
+            "return document.querySelector('[data-name=awg_header_protection_key] input').type";
+        assert_eq!(browser.script(kind), "password");
+        // Values that no tunnel could have are not saved.
+        browser.click("[data-show=amneziawg]");
+        for (option, value, words) in [
+            ("awg_h1", "550", "H1 to H4 must not overlap"),
+            ("awg_h1", "9-8", "Not a number or a range"),
+            ("awg_h1", "7", ""),
+            ("awg_s4", "9", "S1 to S4 must be at least 12"),
+            ("awg_s4", "16", ""),
+            ("awg_i1", "<q>", "Not made of tags"),
+        ] {
+            browser.fill(&format!("[data-name={option}] input"), value);
+            if !words.is_empty() {
+                browser.click("#save");
+                browser.wait_for_text("#notes", words);
+            }
+        }
+        let office = import(browser, &file(""));
+        let left: Vec<&String> = office.as_object().unwrap().keys().collect();
+        assert!(left.iter().all(|it| !it.starts_with("awg_")), "{left:?}");
     });
 }
 

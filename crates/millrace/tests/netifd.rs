@@ -18,6 +18,8 @@ use lab::acceptance::{
 };
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 
+#[path = "netifd/amneziawg.rs"]
+mod amneziawg;
 #[path = "netifd/faults.rs"]
 mod faults;
 

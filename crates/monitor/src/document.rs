@@ -173,15 +173,10 @@ fn leads(status: &Status) -> bool {
 
 /// Protocol and role, as people write them.
 fn kind(status: &Status) -> String {
-    let protocol = match status.protocol.as_str() {
-        "wireguard" => "WireGuard",
-        "openvpn" => "OpenVPN",
-        "pptp" => "PPTP",
-        other => other,
-    };
+    let protocol = status.protocol_name();
     match &status.role {
         Some(role) => format!("{protocol} {role}"),
-        None => protocol.to_owned(),
+        None => protocol,
     }
 }
 

@@ -6,9 +6,11 @@
 //!     option config_file '/etc/millrace/office.ovpn'
 //! ```
 //! Instead of a file, keys and addresses may be options, with a section of type `millrace_office` for each peer.
-//! These have the options of OpenWrt's own WireGuard protocol. A faulty peer is left out and the others work; an
-//! option that the interface cannot do without is a fault.
+//! These have the options of OpenWrt's own WireGuard protocol and of the protocol `amneziawg`. A faulty peer is left
+//! out and the others work; an option that the interface cannot do without is a fault.
 
+#[cfg(feature = "amnezia")]
+mod amnezia;
 pub(crate) mod options;
 mod peers;
 
@@ -77,7 +79,7 @@ const OURS: [&str; 11] = [
     "ip6prefix",
 ];
 
-/// Options that replace a file.
+/// Options that replace a file, besides AmneziaWG's.
 const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
 
 /// Maximum number of prefixes of one interface.
@@ -177,10 +179,14 @@ impl Network {
         if section.text("proto") != Some(PROTO) {
             options.refuse("proto", "is not `millrace`");
         }
-        options.warn_of_typos(&[&OURS[..], &KEYS].concat(), &NETIFDS);
+        let replacing = replacing();
+        options.warn_of_typos(&[&OURS[..], &replacing].concat(), &NETIFDS);
         let source = match options.text("config_file") {
             Some(file) => {
-                for key in KEYS.iter().filter(|key| section.setting(key).is_some()) {
+                for key in replacing
+                    .iter()
+                    .filter(|key| section.setting(key).is_some())
+                {
                     options.warn(key, "is ignored, as config_file is set");
                 }
                 file_of(file, &mut options)
@@ -268,6 +274,14 @@ impl Network {
     }
 }
 
+/// Options that have no effect beside a file.
+fn replacing() -> Vec<&'static str> {
+    #[cfg(feature = "amnezia")]
+    return KEYS.into_iter().chain(amnezia::names()).collect();
+    #[cfg(not(feature = "amnezia"))]
+    KEYS.to_vec()
+}
+
 /// The network device that a netifd interface will have, according to its section; `None` if only netifd knows it,
 /// once it is up.
 #[must_use]
@@ -282,7 +296,7 @@ pub(crate) fn device_of_section(section: &Section) -> Option<String> {
     let device = match proto {
         "pppoe" | "pppoa" | "pptp" | "l2tp" | "3g" | "ppp" => format!("{proto}-{interface}"),
         PROTO => device_name(interface),
-        "wireguard" => interface.to_owned(),
+        "wireguard" | "amneziawg" => interface.to_owned(),
         _ if section.text("type") == Some("bridge") => format!("br-{interface}"),
         _ => first_device(section)?,
     };

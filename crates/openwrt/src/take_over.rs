@@ -1,4 +1,4 @@
-//! Converts interfaces of OpenWrt's WireGuard protocol, and instances of its OpenVPN service, into `millrace`
+//! Converts interfaces of OpenWrt's protocols `wireguard` and `amneziawg`, and instances of its OpenVPN service, into `millrace`
 //! interfaces.
 //!
 //! Files are edited line by line: comments, order and everything else stay. The result is read again and compared
@@ -10,8 +10,14 @@ use config::permissions::UCI_OPTION;
 use std::fmt::Write as _;
 use zeroize::Zeroizing;
 
-/// The protocol that is converted.
-const THEIRS: &str = "wireguard";
+/// The protocols that are converted.
+const THEIRS: [&str; 2] = ["wireguard", "amneziawg"];
+
+/// Options that have no equal here, each with the remedy.
+const REPLACED: [(&str, &str); 2] = [
+    ("nohostroute", "hostroute 0 does the same as nohostroute 1"),
+    ("tunlink", "uplink binds the tunnel to that interface"),
+];
 
 /// The new texts of both files, and messages about the changes.
 #[derive(Debug, Default)]
@@ -39,7 +45,7 @@ pub enum TakeOverError {
     },
     /// No interface and no instance has this name.
     #[error(
-        "{0}: network has no interface with proto wireguard of this name, and openvpn no instance"
+        "{0}: network has no interface with proto wireguard or amneziawg of this name, and openvpn no instance"
     )]
     Unknown(String),
     /// The file has a syntax that cannot be edited line by line.
@@ -89,13 +95,14 @@ pub fn take_over(
         let Some(name) = section.name.as_deref().filter(|it| wanted(it)) else {
             continue;
         };
-        if section.kind != "interface" || section.text("proto") != Some(THEIRS) {
+        let proto = THEIRS.iter().find(|it| section.text("proto") == Some(it));
+        let Some(proto) = proto.filter(|_| section.kind == "interface") else {
             continue;
-        }
+        };
         found = true;
         interface(
             &package,
-            section,
+            (section, proto),
             name,
             &mut lines,
             &mut expected,
@@ -179,10 +186,10 @@ fn read(file: &'static str, text: &str) -> Result<Package, TakeOverError> {
     })
 }
 
-/// Converts a WireGuard interface and its peers.
+/// Converts an interface of the protocol `theirs` and its peers.
 fn interface(
     package: &Package,
-    section: &Section,
+    (section, theirs): (&Section, &str),
     name: &str,
     lines: &mut Lines<'_>,
     expected: &mut Package,
@@ -191,20 +198,22 @@ fn interface(
     let unusual = || TakeOverError::Unusual("network");
     let proto = section.setting("proto").ok_or_else(unusual)?;
     lines
-        .replace(proto.line, THEIRS, PROTO)
+        .replace(proto.line, theirs, PROTO)
         .ok_or_else(unusual)?;
     set(expected, section.line, |it| change(it, "proto", PROTO));
     taken.changes.push(format!(
-        "network:{}: {name}.proto: {THEIRS} -> {PROTO}",
+        "network:{}: {name}.proto: {theirs} -> {PROTO}",
         proto.line
     ));
-    if let Some(host_route) = section.setting("nohostroute") {
-        taken.hints.push(format!(
-            "network:{}: {name}.nohostroute is not supported; hostroute 0 does the same as nohostroute 1",
-            host_route.line
-        ));
+    for (option, remedy) in REPLACED {
+        if let Some(setting) = section.setting(option) {
+            taken.hints.push(format!(
+                "network:{}: {name}.{option} is not supported; {remedy}",
+                setting.line
+            ));
+        }
     }
-    let theirs = format!("{THEIRS}_{name}");
+    let theirs = format!("{theirs}_{name}");
     let ours = format!("{PROTO}_{name}");
     for peer in package.of_kind(&theirs) {
         lines

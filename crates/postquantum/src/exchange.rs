@@ -290,7 +290,8 @@ impl Exchange {
                 self.handshake(now, out);
             }
             Some(next) if next.is_unsettled() => {
-                if next.repetition.at.is_none() {
+                let is_idle = next.repetition.at.is_none();
+                if is_idle {
                     next.repetition = Repetition::begin(now);
                     self.confirm(out);
                 }

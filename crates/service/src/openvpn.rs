@@ -341,7 +341,7 @@ fn with_config(
     };
     log::info!("{}", openvpn_host::monitored::title());
     let waits = options.wait;
-    let rungs = Rungs::test(&config.device, &dataplane);
+    let rungs = Rungs::test(&config, &dataplane);
     #[cfg(feature = "server")]
     if config.server().is_some() {
         // Set before the first thread starts, so that handshake threads share its heap.

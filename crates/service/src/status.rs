@@ -42,6 +42,22 @@ pub const CAP_REMEDY: &str = "raise its Cap if you may use more, or let devices 
 
 #[cfg(feature = "server")]
 impl Status {
+    /// The protocol as people write it, with the generation of AmneziaWG.
+    #[must_use]
+    pub fn protocol_name(&self) -> String {
+        #[cfg(feature = "amnezia")]
+        if let Some(generation) = &self.amnezia {
+            return format!("AmneziaWG {generation}");
+        }
+        match self.protocol.as_str() {
+            "wireguard" => "WireGuard",
+            "openvpn" => "OpenVPN",
+            "pptp" => "PPTP",
+            other => other,
+        }
+        .to_owned()
+    }
+
     /// Uplinks that have used 80 % of their allowance for the month, one sentence each.
     #[must_use]
     pub fn scarce_caps(&self) -> Vec<String> {

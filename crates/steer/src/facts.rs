@@ -92,6 +92,11 @@ impl Facts {
         own.any(|it| Family::of(it.ip) == family && !is_local(it.ip))
     }
 
+    /// An interface that packets of this family leave through, and whether it has an address of the family.
+    pub(crate) fn exit(&self, index: Option<u32>, family: Family) -> Option<(u32, bool)> {
+        index.map(|index| (index, self.has_address(index, family)))
+    }
+
     /// The default routes of a table, the one that the kernel would choose first.
     pub(crate) fn defaults(&self, table: u32, family: Family) -> Vec<&Route> {
         let bits = DEFAULT_BITS[usize::from(family == Family::V6)];

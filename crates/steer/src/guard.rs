@@ -119,7 +119,7 @@ impl Settings for Asked {
         }
         let now = ways_now(&guard, &facts);
         let is_new = before.is_none_or(|it| it.guard != self.guard);
-        // When a tunnel comes or goes, only connections of its own devices are forgotten.
+        // When a tunnel or its address comes or goes, only connections of its own devices are forgotten.
         let devices: Vec<&str> = match applied.closed || is_new && !plan.scripts.is_empty() {
             true => guard.guarded(),
             false => guard
@@ -308,7 +308,7 @@ fn ways_now(guard: &Guard, facts: &Facts) -> Ways {
         .map(|part| {
             (
                 part.table,
-                FAMILIES.map(|it| plan::way(&part, facts, it).index()),
+                FAMILIES.map(|it| facts.exit(plan::way(&part, facts, it).index(), it)),
             )
         })
         .collect()
@@ -348,6 +348,20 @@ mod tests {
     use crate::record::path_of;
     use netio::process::netns_inode;
     use std::fs;
+
+    /// Connections that begin while a tunnel has a route but no address are translated to another address, and forgotten
+    /// when the address comes.
+    #[test]
+    fn a_tunnels_address_changes_the_way() {
+        let (guard, mut facts) = (guard(), crate::fixture::facts());
+        let ways = |facts: &Facts| ways_now(&guard, facts)[0].1;
+        facts.links.push(crate::fixture::link(7, "tun0", true));
+        let route = crate::fixture::route("0.0.0.0", 0, 7, guard.table);
+        facts.tables.push(route);
+        assert_eq!(ways(&facts), [Some((7, false)), None]);
+        crate::fixture::tunnel(&mut facts, 7, "10.8.0.2");
+        assert_eq!(ways(&facts), [Some((7, true)), None]);
+    }
 
     fn lock_in(directory: &Path) -> Result<Record, SteerError> {
         Record::lock_in(directory, Asked::NAME)

@@ -41,9 +41,9 @@ pub use record::{Claim, claim};
 pub use report::{Part, to_watch};
 pub use way::{Way, Why};
 
-/// For each routing table or mark, the interfaces that its IPv4 and IPv6 packets go through; `None` where packets are
-/// blocked.
-pub(crate) type Ways = Vec<(u32, [Option<u32>; 2])>;
+/// For each routing table or mark, the interfaces that its IPv4 and IPv6 packets go through, and whether the interface
+/// has an address of the family, to which connections are translated; `None` where packets are blocked.
+pub(crate) type Ways = Vec<(u32, [Option<(u32, bool)>; 2])>;
 
 /// The result of an action.
 #[derive(Debug)]

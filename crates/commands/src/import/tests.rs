@@ -293,3 +293,40 @@ fn names_that_no_interface_can_have_are_refused() {
     let large = bench.file("large.conf", &"#".repeat(SIZE_MAX as usize + 1));
     assert!(bench.import(&large, None).unwrap_err().contains("larger"));
 }
+
+#[cfg(feature = "amnezia")]
+#[test]
+fn a_link_is_kept_as_a_file_and_never_quoted() {
+    use config::amnezia::link;
+    let bench = Bench::new();
+    let text = format!(
+        "{WIREGUARD}Address = 10.7.0.2/32\nJc = 4\nJmin = 40\nJmax = 70\nS1 = 20\nPostUp = touch /x\n\n[Peer]\n\
+         PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = 0.0.0.0/0\n\
+         Endpoint = 192.0.2.1:7\n"
+    );
+    let link = link::write(&text, "phone").unwrap();
+    let codes = link::series(&link).unwrap();
+    let codes: Vec<&str> = codes.iter().map(|it| it.as_str()).collect();
+    let expected = text.replace(
+        "PostUp = touch /x",
+        "# removed because it was refused: PostUp",
+    );
+    for (source, name) in [
+        (bench.file("mr-a.vpn", &link), None),
+        (bench.file("codes.txt", &codes.join("\n")), Some("mr-b")),
+        (PathBuf::from(link.as_str()), Some("mr-c")),
+    ] {
+        let kept = bench.import(&source, name).unwrap();
+        assert_eq!(kept.extension().unwrap(), "conf");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), expected);
+    }
+    let nameless = bench.import(Path::new(link.as_str()), None).unwrap_err();
+    assert!(nameless.contains("--name NAME"), "{nameless}");
+    for (cut, words) in [
+        (&link[..link.len() - 8], "copy it again"),
+        ("vpn://e30", "has no connection"),
+    ] {
+        let error = bench.import(Path::new(cut), Some("mr-d")).unwrap_err();
+        assert!(error.contains(words) && !error.contains(cut), "{error}");
+    }
+}

@@ -30,6 +30,8 @@ pub(super) struct Public<'a> {
     pub(super) ranges: Ranges,
     /// `PersistentKeepalive`, if it is not the usual one.
     pub(super) keepalive: Option<u16>,
+    /// The lines of AmneziaWG; empty for plain WireGuard. They may have a key, of which the digest tells nothing.
+    pub(super) amnezia: &'a str,
 }
 
 /// The ranges that a client sends to the server.
@@ -53,6 +55,7 @@ impl Public<'_> {
             dns,
             ranges,
             keepalive,
+            amnezia,
         } = self;
         let ranges = match ranges {
             Ranges::All { v6: false } => "all of IPv4".to_owned(),
@@ -61,14 +64,14 @@ impl Public<'_> {
         };
         // Older records do not know it.
         let keepalive = keepalive.map_or_else(String::new, |it| format!(" {it}"));
-        hash(&format!(
-            "{server} {endpoint} {addresses:?} {dns:?} {ranges}{keepalive}"
-        ))
+        let words = format!("{server} {endpoint} {addresses:?} {dns:?} {ranges}{keepalive}");
+        hash(&[&words, amnezia])
     }
 }
 
-fn hash(text: &str) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = crypto::blake2s::hash(&[text.as_bytes()]);
+fn hash(texts: &[&str]) -> u64 {
+    let texts: Vec<&[u8]> = texts.iter().map(|it| it.as_bytes()).collect();
+    let [a, b, c, d, e, f, g, h, ..] = crypto::blake2s::hash(&texts);
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
@@ -76,7 +79,7 @@ fn hash(text: &str) -> u64 {
 /// a look at each pair of clients. A range of all addresses does not count: no file of such a client has it.
 pub(super) fn sum(ranges: &[AllowedIp]) -> u64 {
     let ranges = ranges.iter().filter(|it| !it.is_default());
-    let hashes = ranges.map(|it| hash(&it.to_string()));
+    let hashes = ranges.map(|it| hash(&[&it.to_string()]));
     hashes.fold(0, u64::wrapping_add)
 }
 
@@ -164,6 +167,7 @@ mod tests {
                 None => Ranges::All { v6: false },
             },
             keepalive: None,
+            amnezia: "",
         };
         let lan = ["192.168.1.0/24", "192.168.7.0/24"];
         let one = public("home:1", Some(&lan));
@@ -186,6 +190,10 @@ mod tests {
             },
             Public {
                 keepalive: Some(10),
+                ..public("home:1", Some(&lan))
+            },
+            Public {
+                amnezia: "S1 = 20\n",
                 ..public("home:1", Some(&lan))
             },
         ] {

@@ -214,6 +214,15 @@ pub(crate) struct Issued {
     pub(crate) text: Zeroizing<String>,
 }
 
+#[cfg(feature = "amnezia")]
+impl Issued {
+    /// The link for the file, which the app AmneziaVPN shows by the client's name.
+    pub(super) fn link(&self) -> Result<Zeroizing<String>, PeerError> {
+        let Self { name, text } = self;
+        config::amnezia::link::write(text, name).ok_or(PeerError::TooLong(text.len()))
+    }
+}
+
 /// Says which unused files have ended, because their clients got others.
 pub(super) fn tell_ended(files: &[String]) {
     if !files.is_empty() {
@@ -244,6 +253,9 @@ pub(crate) enum Format {
     File,
     /// A QR code as text.
     Qr,
+    /// A link for the app AmneziaVPN.
+    #[cfg(feature = "amnezia")]
+    Link,
     /// Commands for `uci batch`.
     #[cfg(feature = "openwrt")]
     Uci,
@@ -253,18 +265,26 @@ impl Format {
     const ALL: &[(&str, Self)] = &[
         ("file", Self::File),
         ("qr", Self::Qr),
+        #[cfg(feature = "amnezia")]
+        ("link", Self::Link),
         #[cfg(feature = "openwrt")]
         ("uci", Self::Uci),
     ];
 
     /// The option `--format`.
     fn option() -> Arg {
-        let help = match cfg!(feature = "openwrt") {
-            true => "file (the default); qr, for a camera; uci, for OpenWrt's `uci batch`",
-            false => "file (the default), or qr, for a camera",
-        };
+        let of = |built: bool, words: &'static str| if built { words } else { "" };
+        let help = format!(
+            "file (the default); qr, for a camera{}{}",
+            of(cfg!(feature = "amnezia"), "; link, for the app AmneziaVPN"),
+            of(
+                cfg!(feature = "openwrt"),
+                "; uci, for OpenWrt's `uci batch`"
+            ),
+        );
         let names = Self::ALL.iter().map(|(name, _)| *name);
-        arguments::option("format", "FORMAT", help)
+        arguments::option("format", "FORMAT", "")
+            .help(help)
             .value_parser(names.collect::<Vec<_>>())
             .requires("to")
     }
@@ -275,6 +295,8 @@ impl Format {
             Self::File if kind == Kind::OpenVpn => "ovpn",
             Self::File => "conf",
             Self::Qr => "txt",
+            #[cfg(feature = "amnezia")]
+            Self::Link => "vpn",
             #[cfg(feature = "openwrt")]
             Self::Uci => "uci",
         }
@@ -360,6 +382,8 @@ impl<'a> Directory<'a> {
                 Err(PeerError::TooLong(_)) => return Ok(plain()),
                 code => code?,
             },
+            #[cfg(feature = "amnezia")]
+            Format::Link => file.link()?,
             #[cfg(feature = "openwrt")]
             Format::Uci => {
                 // UCI's names have only letters, digits and `_`.
@@ -420,6 +444,8 @@ impl Recipient for Directory<'_> {
     fn check(&self, server: Kind, names: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError> {
         match self.format {
             Format::Qr if server == Kind::OpenVpn => return Err(PeerError::OpenVpnCode),
+            #[cfg(feature = "amnezia")]
+            Format::Link if server == Kind::OpenVpn => return Err(PeerError::OpenVpnLink),
             #[cfg(feature = "openwrt")]
             Format::Uci if server == Kind::OpenVpn => return Err(PeerError::OpenVpnOptions),
             _ => {}

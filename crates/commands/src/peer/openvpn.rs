@@ -480,6 +480,7 @@ impl Server {
                 },
             },
             keepalive: None,
+            amnezia: "",
         }
     }
 

@@ -14,6 +14,26 @@ const CAMERA_MAX: usize = 1200;
 /// whatever the terminal's own colours are.
 const COLOURS: [&str; 2] = ["\x1b[38;5;231;48;5;16m", "\x1b[0m"];
 
+/// The code of a text, or the numbered codes of a link of the app AmneziaVPN, which one code does not hold.
+///
+/// # Errors
+/// As with [`code`].
+pub(super) fn codes(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerError> {
+    #[cfg(feature = "amnezia")]
+    if let Some(texts) = config::amnezia::link::series(text) {
+        let codes = texts.iter().map(|it| code(it, colours));
+        let codes: Vec<_> = codes.collect::<Result<_, _>>()?;
+        let size = codes.iter().map(|it| it.len() + 32).sum();
+        let mut out = Zeroizing::new(String::with_capacity(size));
+        for (number, code) in (1..).zip(&codes) {
+            out.push_str(&format!("Code {number} of {}:\n", codes.len()));
+            out.push_str(code);
+        }
+        return Ok(out);
+    }
+    code(text, colours)
+}
+
 /// The code of a text, one line for two rows of modules. Without `colours`, light modules have the colour of text.
 ///
 /// # Errors
@@ -88,6 +108,27 @@ mod tests {
             let text: String = ('\n'..'~').cycle().take(length).collect();
             assert_eq!(read(&code(&text, false).unwrap()), text);
         }
+    }
+
+    #[cfg(feature = "amnezia")]
+    #[test]
+    fn a_link_is_shown_as_a_series() {
+        use config::amnezia::link;
+        let key: String = (1..400)
+            .map(|it| (it * 7919 % 100_003).to_string())
+            .collect();
+        let file = format!("[Interface]\nPrivateKey = {key}\n[Peer]\nEndpoint = a.example:7\n");
+        let shown = codes(&link::write(&file, "phone").unwrap(), false).unwrap();
+        let (mut shown, mut texts) = (shown.split("Code "), Vec::new());
+        assert_eq!(shown.next(), Some(""));
+        for code in shown {
+            let (_, code) = code.split_once('\n').unwrap();
+            assert!(code.lines().all(|it| it.chars().count() <= 100));
+            texts.push(read(code));
+        }
+        assert!(texts.len() > 1);
+        assert_eq!(*link::read(&texts.join("\n")).unwrap(), file);
+        assert_eq!(read(&codes(&file[..60], false).unwrap()), file[..60]);
     }
 
     #[test]

@@ -38,6 +38,8 @@ struct File {
     tunnel: Tunnel,
     /// The server's public key; empty without a private key.
     key: String,
+    /// The lines of AmneziaWG, which clients' files have, too; empty for plain WireGuard.
+    amnezia: Zeroizing<String>,
 }
 
 impl File {
@@ -52,11 +54,16 @@ impl File {
         let (tunnel, _) = import.into_tunnel()?;
         let private = tunnel.interface.private_key.as_ref();
         let public = private.map(|it| keys::public_of(it).to_base64().to_string());
+        #[cfg(feature = "amnezia")]
+        let amnezia = config::amnezia::lines(&tunnel.interface.amnezia);
+        #[cfg(not(feature = "amnezia"))]
+        let amnezia = Zeroizing::default();
         Ok(Self {
             path: path.to_owned(),
             text,
             is_settled,
             key: public.unwrap_or_default(),
+            amnezia,
             tunnel,
         })
     }
@@ -220,6 +227,7 @@ impl File {
             dns: self.dns(matches!(ranges, Ranges::Networks(_))),
             ranges,
             keepalive: self.keepalive().filter(|it| *it != KEEPALIVE),
+            amnezia: &self.amnezia,
         }
     }
 
@@ -391,10 +399,6 @@ impl File {
                  --full-tunnel, or larger networks",
             ));
         }
-        #[cfg(feature = "amnezia")]
-        let amnezia: &str = &config::amnezia::lines(&self.tunnel.interface.amnezia);
-        #[cfg(not(feature = "amnezia"))]
-        let amnezia = "";
         let text = secret(&[
             "[Interface]\nPrivateKey = ",
             &private,
@@ -402,7 +406,7 @@ impl File {
             &list_of(own),
             "\n",
             &dns,
-            amnezia,
+            &self.amnezia,
             "\n[Peer]\n",
             post_quantum,
             "PublicKey = ",

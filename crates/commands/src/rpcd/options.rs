@@ -13,12 +13,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 pub(super) fn of(text: &str) -> Option<Value> {
     let import = wgquick::parse(text, "", Permissions::NONE);
     let (tunnel, _) = import.into_tunnel().ok()?;
-    // Options cannot express the file's own lines, a server at home, or AmneziaWG.
+    // Options cannot express the file's own lines, or a server at home.
     if !tunnel.lines.is_default() || tunnel.home.is_some() {
-        return None;
-    }
-    #[cfg(feature = "amnezia")]
-    if !tunnel.interface.amnezia.is_plain() {
         return None;
     }
     #[cfg(feature = "postquantum")]
@@ -55,6 +51,10 @@ pub(crate) fn batch(text: &str, name: &str) -> Option<Zeroizing<String>> {
     for option in OLD_OPTIONS {
         begin += &format!("set network.{name}.{option}=\n");
     }
+    #[cfg(feature = "amnezia")]
+    for (option, _) in config::amnezia::OPTIONS.iter() {
+        begin += &format!("set network.{name}.{option}=\n");
+    }
     begin += &format!("set network.@millrace_{name}[0]=\n").repeat(OLD_PEERS);
     let mut lines = vec![Zeroizing::new(begin)];
     if let Some(interface) = options.remove("interface") {
@@ -89,9 +89,10 @@ fn add_options(lines: &mut Vec<Zeroizing<String>>, section: &str, options: Value
         };
         for value in values {
             if let Value::String(mut text) = value {
-                // No value of a client's file has a quote.
-                lines.push(secret(&[verb, section, ".", &name, "='", &text, "'\n"]));
+                let mut quoted = text.replace('\'', r"'\''");
+                lines.push(secret(&[verb, section, ".", &name, "='", &quoted, "'\n"]));
                 text.zeroize();
+                quoted.zeroize();
             }
         }
     }
@@ -119,6 +120,10 @@ fn of_interface(tunnel: &Tunnel) -> Map<String, Value> {
     if let Table::Id(number) = interface.table {
         set("ip4table", Some(word(&number)));
         set("ip6table", Some(word(&number)));
+    }
+    #[cfg(feature = "amnezia")]
+    for (option, value) in config::amnezia::options(&interface.amnezia) {
+        set(option, Some(json!(value.as_str())));
     }
     out
 }
@@ -320,6 +325,59 @@ mod tests {
             assert_eq!(text.matches("'10.8.0.2/32'").count(), 1, "{text}");
             assert!(text.contains("option metric '7'"), "{text}");
         }
+    }
+
+    /// A file, UCI and the configuration protocol carry every setting of AmneziaWG to each other.
+    #[test]
+    #[cfg(feature = "amnezia")]
+    fn amneziawg_loses_nothing_between_file_uci_and_protocol() {
+        use config::amnezia::OPTIONS;
+        use config::uapi::{DeviceState, Request, Requests, write_get};
+        const SETTINGS: &str = "Jc = 4\nJmin = 40\nJmax = 70\nS1 = 30\nS2 = 40\nS3 = 25\nS4 = 16\n\
+            H1 = 100-200\nH2 = 300\nH3 = 400\nH4 = 500-600\nI1 = <b 0xc0ffee><t><r 16>\nI2 = <c>\nI3 = it's <r 7>\n\
+            I4 = <rc 8>\nI5 = <rd 9>\nJ1 = <c>\nJ2 = <r 2>\nJ3 = <r 3>\nItime = 60\n\
+            HeaderProtectionKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+            ContentPaddingAddition = 10-100\nRekeyAfterTime = 100-120\nRekeyTimeout = 3-7\n\
+            RejectAfterTime = 150-180\nKeepaliveTimeout = 5-15\nMaxHandshakeAttempts = 15-20\n\
+            RandomTrailers = on\nDisableCookies = on\n";
+        assert_eq!(SETTINGS.lines().count(), OPTIONS.len());
+        let (head, peers) = FILE.split_once("\n\n").unwrap();
+        let file = format!("{head}\n{SETTINGS}\n{peers}");
+        let (wanted, _) = wgquick::parse(&file, "", Permissions::NONE)
+            .into_tunnel()
+            .unwrap();
+        let wanted = wanted.interface.amnezia;
+
+        let mut sections = Vec::new();
+        carry_out(&batch(&file, "home").unwrap(), &mut sections);
+        let text = text_of(&sections);
+        let network = Network::read(&Package::parse(&text).unwrap(), "home").unwrap();
+        assert_eq!(network.warnings, []);
+        let Source::Options { tunnel, .. } = network.source else {
+            panic!("no options");
+        };
+        assert_eq!(tunnel.interface.amnezia, wanted, "{text}");
+        assert!(tunnel.to_conf().contains(SETTINGS));
+
+        let device = DeviceState {
+            amnezia: tunnel.interface.amnezia,
+            ..DeviceState::default()
+        };
+        let mut answer = Vec::new();
+        write_get(&mut answer, &device, []).unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        let set = format!("set=1\n{}", answer.replace("errno=0\n", ""));
+        let Ok(Some(Ok(Request::Set(set)))) = Requests::new(set.as_bytes()).next_request() else {
+            panic!("{set}");
+        };
+        assert_eq!(
+            set.amnezia.apply(&DeviceState::default().amnezia),
+            Ok(wanted)
+        );
+
+        // A plain file in place of this one leaves no setting.
+        carry_out(&batch(FILE, "home").unwrap(), &mut sections);
+        assert!(!text_of(&sections).contains("awg_"));
     }
 
     #[test]

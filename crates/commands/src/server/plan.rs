@@ -1,5 +1,6 @@
 //! Chooses the settings of a server at home, describes them, and makes the server.
 
+use super::disguise::Disguise;
 use super::openvpn;
 use super::{InitError, NAME, place, surroundings};
 use crate::keys;
@@ -20,6 +21,8 @@ pub(crate) struct Plan<'a> {
     /// The IPv4 network, and the IPv6 network if there is one.
     pub(super) networks: Vec<AllowedIp>,
     pub(super) home: HomeServer,
+    /// The values of AmneziaWG to draw.
+    pub(super) disguise: Option<Disguise>,
 }
 
 /// Methods for pages, which show the plan first.
@@ -132,19 +135,33 @@ impl Plan<'_> {
             .iter()
             .map(|(addr, bits)| format!("{addr}/{bits}"))
             .collect();
+        let amnezia = self.disguise.map(Disguise::lines).unwrap_or_default();
+        let (kind, tool) = match self.disguise {
+            None => ("A WireGuard", "wg-quick"),
+            Some(_) => ("An AmneziaWG", "awg-quick"),
+        };
         let head = format!(
-            "# A WireGuard server. Run it with `millrace up {name}`, or with wg-quick, which ignores [Server].\n# Add \
+            "# {kind} server. Run it with `millrace up {name}`, or with {tool}, which ignores [Server].\n# Add \
              clients with `millrace peer add`, and revoke them with `millrace peer revoke`, also while it \
              runs.\n[Interface]\n",
             name = self.name,
         );
         let tail = format!(
-            "Address = {}\nListenPort = {}\n{}",
+            "Address = {}\nListenPort = {}\n",
             addresses.join(", "),
             self.port,
-            self.home.to_comments(),
         );
-        let text = secret(&[&head, "PrivateKey = ", key.as_str(), "\n", &tail]);
+        let home = self.home.to_comments();
+        let text = [
+            &head,
+            "PrivateKey = ",
+            key.as_str(),
+            "\n",
+            &tail,
+            &amnezia,
+            &home,
+        ];
+        let text = secret(&text);
         let path = self.path();
         place::write_new(&path, &text)?;
         Ok(path)
@@ -168,6 +185,9 @@ fn next_steps(plan: &Plan<'_>, path: &Path) -> String {
             false => "--file phone.ovpn",
         },
     );
+    if plan.disguise.is_some() {
+        words += "\n     (for the app AmneziaWG; with --link added, for AmneziaVPN)";
+    }
     if *name == NAME && plan.directory == Path::new(DIRECTORY) {
         words = words.replace(" --server home", "");
     }

@@ -80,6 +80,8 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         given = shared.refuse("--bind-device sets one device for all packets");
     }
     tell_lines(given.origin.as_deref(), &given.warnings);
+    #[cfg(feature = "amnezia")]
+    crate::check::amnezia(&tunnel).for_each(host::terminal::note);
     if tunnel.home.is_some() {
         host::terminal::note(format_args!("[Server]: {}", config::home::ROUTES));
     }

@@ -192,17 +192,21 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> DataPlane
         let session = keys.session;
         // Numbers come again.
         self.take(&mut state, session);
-        if self.wishes_kernel(&state) && self.prepare(&mut state, &keys.material) {
-            match self.give(&mut state, copy_of(&keys)) {
-                Ok(name) => {
+        if self.wishes_kernel(&state) {
+            match self.give(&mut state, &keys) {
+                Ok(Some(name)) => {
                     state.is_fulfilled();
                     return Ok(name);
                 }
+                Ok(None) => {}
                 Err(why) => {
-                    self.wish.refuse(&why);
                     // Nothing was sealed with these keys. Packets reach them only if all steps succeed.
                     self.take(&mut state, session);
+                    let may_leave = self.wish.refuse(&why);
                     self.end_unused(&mut state);
+                    if !may_leave {
+                        return Err(KeyError::Unable(why));
+                    }
                 }
             }
         }
@@ -362,7 +366,7 @@ impl<P: Transports<Protocol = Packets> + ?Sized, B: KernelSide<P>> DataPlane
 }
 
 /// A copy for the kernel, which may refuse it. Both copies erase themselves.
-fn copy_of(keys: &SessionKeys<Material>) -> SessionKeys<Material> {
+pub(super) fn copy_of(keys: &SessionKeys<Material>) -> SessionKeys<Material> {
     let material = &keys.material;
     SessionKeys {
         session: keys.session,

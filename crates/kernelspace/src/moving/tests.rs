@@ -176,8 +176,12 @@ struct Tunnel {
 
 impl Tunnel {
     fn new() -> Self {
+        Self::by(Wish::new(false, "at first"))
+    }
+
+    fn by(wish: Wish) -> Self {
         let shared = Shared::default();
-        let wish = Arc::new(Wish::user_space("at first"));
+        let wish = Arc::new(wish);
         let control = Arc::new(Reports(Arc::clone(&shared)));
         let side = Side(Arc::clone(&shared));
         let moving = MovableTunnel::new(Box::new(fake()), side, Arc::clone(&wish), control);
@@ -482,6 +486,49 @@ fn keys_that_the_kernel_refuses_go_to_user_space() {
         tunnel.check();
         assert!(!tunnel.is_in_kernel());
     }
+}
+
+#[test]
+fn a_tunnel_that_begins_in_the_kernel_moves_like_any_other() {
+    for wished in [Wish::new(true, "measured"), Wish::required("set")] {
+        let mut tunnel = Tunnel::by(wished);
+        tunnel.renew();
+        assert!(tunnel.is_in_kernel());
+        for kernel in [false, true] {
+            assert_eq!(wish(&tunnel, kernel).len(), 1);
+            tunnel.renew();
+            tunnel.check();
+            assert_eq!(tunnel.is_in_kernel(), kernel);
+        }
+        // A feature of user space, even if the kernel is required.
+        tunnel.moving.set_rate(Some(1_000_000));
+        tunnel.renew();
+        assert!(!tunnel.is_in_kernel());
+    }
+}
+
+#[test]
+fn a_required_kernel_is_not_replaced() {
+    for step in [Step::Begin, Step::ComeUp, Step::Steer] {
+        let mut tunnel = Tunnel::by(Wish::required("set"));
+        for _ in 0..2 {
+            tunnel.world().fails = Some(step);
+            assert!(!tunnel.install(LAYOUT), "{step:?}: no keys in user space");
+            assert!(!tunnel.world().made && tunnel.wish.is_for_kernel());
+        }
+        tunnel.renew();
+        assert!(tunnel.is_in_kernel());
+    }
+    assert!(!Tunnel::by(Wish::required("set")).install(Layout::V1));
+    let mut tunnel = Tunnel::by(Wish::required("set"));
+    tunnel.world().fails = Some(Step::Redirect);
+    tunnel.renew();
+    assert_eq!(tunnel.world().notices, [Notice::Failed]);
+    // Who asks for user space gets it.
+    let mut tunnel = Tunnel::by(Wish::required("set"));
+    tunnel.wish.set(false, "asked for");
+    tunnel.renew();
+    assert!(!tunnel.is_in_kernel());
 }
 
 /// The latest pings and allowed silence of a data plane, in seconds.

@@ -10,7 +10,7 @@ const FIREWALL: &str = "config zone\n\toption name 'wan'\n\toption input 'REJECT
 const PSEUDO: &str = "pseudo";
 
 /// Words of a page that are names or data.
-const DATA: &str = "WireGuard OpenVPN PPTP MTU IPv4 IPv6 office other old mr br lan none wan eth0 fibre house conf phone b Berlin \
+const DATA: &str = "WireGuard AmneziaWG OpenVPN PPTP MTU IPv4 IPv6 office other old mr br lan none wan eth0 fibre house conf phone b Berlin \
                     FUTURE home vpn example org";
 
 /// A PPTP client whose server does not answer.
@@ -167,7 +167,7 @@ fn visit(
             until("the form is saved", || {
                 browser.script("return map.saved") == 1
             });
-            for tab in ["peers", "uplinks", "advanced"] {
+            for tab in ["peers", "uplinks", "amneziawg", "advanced"] {
                 browser.click(&format!("[data-show={tab}]"));
                 look(tab);
             }
@@ -260,7 +260,11 @@ fn pages_fit(language: &str) {
                 let words = words.as_array().unwrap().iter();
                 let words = words.map(|it| it.as_str().unwrap());
                 let words: BTreeSet<&str> = words
-                    .filter(|it| DATA.split(' ').all(|known| known != *it))
+                    .filter(|it| {
+                        DATA.split(' ')
+                            .chain(amnezia::KEYS)
+                            .all(|known| known != *it)
+                    })
                     .collect();
                 assert!(words.is_empty(), "{name}: {words:?}");
             }

@@ -8,6 +8,9 @@ use std::ops::RangeInclusive;
 /// Names that options had in earlier versions, with the present ones.
 const OLD: [(&str, &str); 2] = [("line", "uplink"), ("lines", "uplink")];
 
+/// Beginning of AmneziaWG's options.
+const AMNEZIA: &str = "awg_";
+
 /// A section, and the faults found in it.
 pub(crate) struct Options<'s> {
     section: &'s Section,
@@ -63,7 +66,16 @@ impl<'s> Options<'s> {
                     );
                 }
                 Some(word) => self.warn(name, &format!("unknown option; did you mean `{word}`?")),
-                None => log::debug!("{}.{name}: this option is not Millrace's", self.name),
+                None if !name.starts_with(AMNEZIA) => {
+                    log::debug!("{}.{name}: this option is not Millrace's", self.name);
+                }
+                None if cfg!(feature = "amnezia") => {
+                    self.warn(name, "unknown AmneziaWG setting, ignored; correct or remove it");
+                }
+                None => self.refuse(
+                    name,
+                    "an AmneziaWG setting, which this program is built without; install the package `millrace`",
+                ),
             }
         }
     }

@@ -58,6 +58,8 @@ pub(super) fn read(
         },
         ..Tunnel::default()
     };
+    #[cfg(feature = "amnezia")]
+    super::amnezia::read(&mut tunnel.interface, options);
     let mut unrouted = Vec::new();
     let kind = format!("millrace_{interface}");
     for (index, section) in package.of_kind(&kind).enumerate() {
@@ -126,7 +128,14 @@ fn peer(section: &Section, options: &mut Options<'_>) -> Option<Peer> {
     }
     let port = options.number("endpoint_port", 1..=65535).unwrap_or(PORT);
     let endpoint = options.parsed("endpoint_host", |host| endpoint(host, port));
-    let keepalive = options.number("persistent_keepalive", 0..=65535);
+    let keepalive = options.text("persistent_keepalive").map(|text| {
+        let seconds = config::keepalive(text);
+        if seconds.is_none() {
+            let words = "must be seconds up to 65535, or a range such as `22-30`";
+            options.warn("persistent_keepalive", words);
+        }
+        seconds
+    });
     let name = options.text("description");
     Some(Peer {
         name: name.filter(|it| is_name(it)).map(Into::into),
@@ -134,7 +143,7 @@ fn peer(section: &Section, options: &mut Options<'_>) -> Option<Peer> {
         preshared_key: preshared_key.filter(|it| !it.is_zero()),
         allowed_ips,
         endpoint,
-        persistent_keepalive: keepalive.map(|it| it as u16),
+        persistent_keepalive: keepalive.flatten(),
         ..Peer::default()
     })
 }

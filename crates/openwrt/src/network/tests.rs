@@ -255,6 +255,113 @@ fn options_of_others_are_no_faults_and_misspelled_ones_of_ours_are() {
 }
 
 #[test]
+#[cfg(feature = "amnezia")]
+fn amneziawg_has_the_options_of_its_protocol() {
+    let settings = |lines: &str| {
+        let network = keyed_with(lines);
+        assert_eq!(warnings(&network), Vec::<String>::new(), "{lines}");
+        let Source::Options { tunnel, .. } = network.source else {
+            panic!("not options")
+        };
+        tunnel.interface.amnezia
+    };
+    let given = settings(&format!(
+        " option awg_jc 4\n option awg_jmin 40\n option awg_jmax 70\n option awg_s1 30\n option awg_s2 40\n\
+         option awg_s3 25\n option awg_s4 16\n option awg_h1 100-200\n option awg_h4 '7'\n\
+         option awg_i1 '<b 0xc0ffee><t>'\n option awg_i2 ''\n option awg_rekey_timeout 3-7\n\
+         option awg_header_protection_key {FIRST}\n option awg_random_trailers yes\n option awg_disable_cookies 1\n"
+    ));
+    for (key, value) in [
+        ("Jc", "4"),
+        ("S4", "16"),
+        ("H1", "100-200"),
+        ("H4", "7"),
+        ("I1", "<b 0xc0ffee><t>"),
+        ("RekeyTimeout", "3-7"),
+        ("RandomTrailers", "on"),
+        ("DisableCookies", "on"),
+    ] {
+        assert_eq!(given.show(key).as_deref(), Some(value), "{key}");
+    }
+    assert!(given.header_key.is_some());
+    assert!(settings(" option awg_random_trailers disabled").is_plain());
+
+    for (line, option, words) in [
+        ("awg_jc 4-8", "awg_jc", "must be a number from 0 to 128"),
+        ("awg_jc yes", "awg_jc", "must be a number from 0 to 128"),
+        ("awg_h1 2", "awg_h1", "H1 and H2 overlap; choose ranges"),
+        ("awg_jmin 9", "awg_jmin", "Jmin is above Jmax; exchange"),
+        ("awg_i1 '<q>'", "awg_i1", "unknown tag; use <b 0xHEX>"),
+        (
+            "awg_random_trailers x",
+            "awg_random_trailers",
+            "must be `on`",
+        ),
+        (
+            "awg_keepalive_timeout 600",
+            "awg_reject_after_time",
+            "raise it",
+        ),
+        (
+            "awg_header_protection_key c2VjcmV0",
+            "awg_header_protection_key",
+            "",
+        ),
+    ] {
+        let text = office(
+            &format!(" option private_key {PRIVATE}\n option {line}"),
+            "",
+        );
+        let faults = read(&text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        let (at, said) = faults[0]
+            .split_once(&format!(": office.{option}: "))
+            .unwrap();
+        assert!(
+            at.starts_with("network:") && said.contains(words),
+            "{faults:?}"
+        );
+        assert!(!said.contains("c2VjcmV0"), "{said}");
+    }
+    for (name, words) in [
+        ("awg_jcc", "unknown option; did you mean `awg_jc`?"),
+        (
+            "awg_header_protecion_key",
+            "unknown option; did you mean `awg_header_protection_key`?",
+        ),
+        (
+            "awg_mimic",
+            "unknown AmneziaWG setting, ignored; correct or remove it",
+        ),
+    ] {
+        let told = warnings(&keyed_with(&format!(" option {name} 1")));
+        assert!(told.len() == 1 && told[0].ends_with(words), "{told:?}");
+    }
+    let beside = read(&office(" option config_file /x.conf\n option awg_jc 4", ""));
+    let told = warnings(&beside.unwrap());
+    assert!(told[0].contains("awg_jc: is ignored"), "{told:?}");
+}
+
+/// AmneziaWG draws each interval from a range.
+#[test]
+fn a_range_of_keepalives_counts_as_its_least() {
+    let peer = |value: &str| {
+        let network = keyed(&format!(
+            "config millrace_office\n option public_key {FIRST}\n option persistent_keepalive {value}\n"
+        ));
+        let told = warnings(&network).len();
+        let Source::Options { tunnel, .. } = network.source else {
+            panic!("not options")
+        };
+        (tunnel.peers[0].persistent_keepalive, told)
+    };
+    assert_eq!(peer("22-30"), (Some(22), 0));
+    assert_eq!(peer("25"), (Some(25), 0));
+    assert_eq!(peer("0"), (Some(0), 0));
+    assert_eq!(peer("70000"), (None, 1));
+}
+
+#[test]
 fn the_device_of_an_interface_is_told_from_its_section() {
     let package = Package::parse(
         "config interface wan\n option proto dhcp\n option device eth1.2\n\
@@ -263,7 +370,8 @@ fn the_device_of_an_interface_is_told_from_its_section() {
          config interface wan6\n option proto dhcpv6\n option device @wan\n\
          config interface lan\n option type bridge\n option ifname 'eth0 eth2'\n\
          config interface old\n option proto static\n option ifname 'eth0 eth2'\n\
-         config interface office\n option proto millrace\n",
+         config interface office\n option proto millrace\n\
+         config interface awg0\n option proto amneziawg\n",
     )
     .unwrap();
     for (interface, device) in [
@@ -274,6 +382,7 @@ fn the_device_of_an_interface_is_told_from_its_section() {
         ("lan", Some("br-lan")),
         ("old", Some("eth0")),
         ("office", Some("mr-office")),
+        ("awg0", Some("awg0")),
         ("none", None),
     ] {
         assert_eq!(
@@ -287,7 +396,7 @@ fn the_device_of_an_interface_is_told_from_its_section() {
 proptest! {
     #[test]
     fn no_options_do_harm(
-        own in prop::collection::vec((prop::sample::select([&NETIFDS[..], &OURS, &KEYS].concat()), "[ -&(-~]{0,20}"), 0..8),
+        own in prop::collection::vec((prop::sample::select([&NETIFDS[..], &OURS, &replacing()].concat()), "[ -&(-~]{0,20}"), 0..8),
         peer in prop::collection::vec(("(public_key|allowed_ips|endpoint_host|endpoint_port|disabled|persistent_keepalive)", "[ -&(-~]{0,20}"), 0..8),
     ) {
         let mut text = office(&format!(" option private_key {PRIVATE}"), "");

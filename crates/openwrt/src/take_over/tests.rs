@@ -51,6 +51,65 @@ fn an_interface_of_wireguard_becomes_ours_and_nothing_else_changes() {
     assert!(twice.changes.is_empty() && twice.network == taken.network);
 }
 
+/// An interface and its peers lose nothing: the new sections have every line of the old ones.
+#[test]
+#[cfg(feature = "amnezia")]
+fn an_interface_of_amneziawg_keeps_all_its_settings() {
+    use config::amnezia::OPTIONS;
+    let of = |option: &str| match option {
+        "awg_header_protection_key" => KEY.to_owned(),
+        "awg_reject_after_time" => "150-180".to_owned(),
+        "awg_random_trailers" | "awg_disable_cookies" => "1".to_owned(),
+        _ if option.len() == 6 && option.contains(['i', 'j']) && option != "awg_jc" => {
+            "<r 9>".to_owned()
+        }
+        _ => match option.strip_prefix("awg_h") {
+            Some(number) => format!("{number}00-{number}99"),
+            None => "20".to_owned(),
+        },
+    };
+    let settings: String = OPTIONS
+        .iter()
+        .map(|(option, _)| format!("\toption {option} '{}'\n", of(option)))
+        .collect();
+    let more = format!(
+        "{settings}\toption tunlink 'wan'\n\tlist ip6prefix '2001:db8:7::/48'\n\toption mtu '1380'\n"
+    );
+    let theirs = file().replace("wireguard", "amneziawg");
+    let theirs = theirs.replace(
+        "\toption nohostroute",
+        &format!("{more}\toption nohostroute"),
+    );
+    let taken = take_over(&theirs, "", Some("wg0"), &good).unwrap();
+    let wanted = theirs
+        .replace("proto 'amneziawg'", "proto 'millrace'")
+        .replace("config amneziawg_wg0", "config millrace_wg0");
+    assert_eq!(*taken.network, wanted);
+    assert_eq!(
+        taken.changes[0],
+        "network:6: wg0.proto: amneziawg -> millrace"
+    );
+    let network = Network::read(&Package::parse(&wanted).unwrap(), "wg0").unwrap();
+    let Source::Options { tunnel, .. } = network.source else {
+        panic!("no options");
+    };
+    for (option, key) in OPTIONS.iter() {
+        assert!(tunnel.interface.amnezia.show(key).is_some(), "{option}");
+    }
+    assert_eq!((tunnel.peers.len(), network.prefixes.len()), (1, 1));
+    let hints = taken.hints.join("\n");
+    for words in ["hostroute 0 does", "tunlink is not supported; uplink"] {
+        assert!(hints.contains(words), "{hints}");
+    }
+    // A setting that no two ends could use stops the conversion.
+    let wrong = theirs.replace("awg_s1 '20'", "awg_s1 '2'");
+    let error = take_over(&wrong, "", None, &good).unwrap_err();
+    assert!(
+        error.to_string().contains("wg0.awg_s1: S1 is below"),
+        "{error}"
+    );
+}
+
 #[test]
 fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     let openvpn = "config openvpn 'office'\n\toption enabled '1'\n\toption config '/etc/openvpn/office.ovpn'\n\n\

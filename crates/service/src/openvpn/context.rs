@@ -11,6 +11,8 @@ use super::statusdoc::Expiry;
 use crate::watchdog::Watchdog;
 use config::openvpn::{AuthRetry, OpenVpn, RemapUsr1, ScriptSecurity};
 use config::settings::DataplaneSettings;
+#[cfg(feature = "kernel")]
+use config::settings::Kind;
 use host::{SharedManager, background, notify, privileges};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
@@ -57,6 +59,9 @@ pub(super) struct Context {
     pub(super) dataplane: DataplaneSettings,
     /// Who moves the packets: the kernel's data plane, or this program's.
     pub(super) mover: Choice,
+    /// The data plane of the settings file, if no other place of settings replaces it.
+    #[cfg(feature = "kernel")]
+    kind: Cell<Option<Kind>>,
     /// Self-test of the kernel's GSO and GRO on the TUN.
     pub(super) rungs: Rungs,
     pub(super) signals: Rc<Signals>,
@@ -113,8 +118,12 @@ impl Context {
         let idle = Poller::new()?;
         idle.add(&*signals, 0)?;
         idle.add(monitoring.events(), 1)?;
+        #[cfg(feature = "kernel")]
+        let kind = super::settings().ok().map(|it| it.dataplane.kind);
         Ok(Self {
             mover: Choice::of(&config, &dataplane),
+            #[cfg(feature = "kernel")]
+            kind: Cell::new(kind.filter(|it| *it == dataplane.kind && options.manager.is_none())),
             config,
             again,
             #[cfg(feature = "server")]
@@ -173,7 +182,8 @@ impl Context {
         })
     }
 
-    /// Whether a client acts on a signal. It restarts only with a configuration that passes the rehearsal.
+    /// Whether a client acts on a signal. It restarts only with a configuration that passes the rehearsal. If only the
+    /// settings' data plane has changed, a tunnel that can be moved goes on and moves.
     pub(super) fn obeys(&self, signal: Signal) -> bool {
         // Another program has judged the configuration, and runs it.
         #[cfg(feature = "handover")]
@@ -189,13 +199,44 @@ impl Context {
             true => self
                 .can_begin_anew()
                 .and_then(|()| self.read_again())
-                .and_then(|read| super::rehearse(&read, &self.dataplane)),
-            false => Ok(()),
+                .and_then(|read| {
+                    super::rehearse(&read, &self.dataplane)?;
+                    #[cfg(feature = "kernel")]
+                    return Ok(!self.moves(&read));
+                    #[cfg(not(feature = "kernel"))]
+                    Ok(true)
+                }),
+            false => Ok(true),
         };
         if let Err(error) = &judged {
             log::error!("SIGHUP received, but the tunnel keeps its old configuration: {error}");
         }
-        judged.is_ok()
+        judged == Ok(true)
+    }
+
+    /// Moves the tunnel to another data plane, if nothing else has changed since the start. Returns whether it moves.
+    #[cfg(feature = "kernel")]
+    fn moves(&self, read: &OpenVpn) -> bool {
+        let Ok(now) = super::settings() else {
+            return false;
+        };
+        let kind = now.dataplane.kind;
+        let alone = DataplaneSettings {
+            kind: self.dataplane.kind,
+            ..now.dataplane
+        };
+        let changed = self.kind.get().is_some_and(|it| it != kind);
+        let moves = changed
+            && alone == self.dataplane
+            && *read == self.config
+            && (self.mover)
+                .wish_for(Some(kind), "the settings have changed")
+                .is_ok();
+        if moves {
+            self.kind.set(Some(kind));
+            log::info!("SIGHUP received: only dataplane.kind has changed, so the tunnel goes on");
+        }
+        moves
     }
 
     /// Fails if the process could not open the TUN device again, as another user may not.

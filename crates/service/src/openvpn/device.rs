@@ -85,8 +85,10 @@ pub(super) struct Rungs(Cell<Option<TunProbe>>, OnceCell<TunVerdict>);
 
 impl Rungs {
     /// Starts the self-test.
-    pub(super) fn test(device: &Device, settings: &DataplaneSettings) -> Self {
-        let tested = !device.null && !kernel_plane::is_wanted(settings);
+    pub(super) fn test(config: &OpenVpn, settings: &DataplaneSettings) -> Self {
+        // A client of the kernel has a TUN only if a management client may move it.
+        let has_tun = !kernel_plane::is_wanted(settings) || config.service.management.is_some();
+        let tested = !config.device.null && has_tun;
         let test = tested.then(|| TunProbe::start(settings));
         Self(Cell::new(test), OnceCell::new())
     }

@@ -107,27 +107,26 @@ macro_rules! levels {
         pub struct $level:ident {
             $(
                 $(#[doc = $what:literal])+
-                $(#[cfg($on:meta)])?
                 $name:ident: $type:ty $(, absent $absent:literal)? $(, label $label:literal)?
-                    $(, metric $metric:literal)?;
+                    $(, metric $metric:literal)? $(, feature $feature:literal)?;
             )+
         }
     )+) => {$(
         $(#[doc = $about])+
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct $level {
-            $($(#[doc = $what])+ $(#[cfg($on)])? pub $name: $type,)+
+            $($(#[doc = $what])+ $(#[cfg(feature = $feature)])? pub $name: $type,)+
         }
 
         impl Level for $level {
-            const FIELDS: &'static [Field<Self>] = &[$($(#[cfg($on)])? Field {
+            const FIELDS: &'static [Field<Self>] = &[$($(#[cfg(feature = $feature)])? Field {
                 name: stringify!($name),
                 label: concat!($($label)?),
                 omitted: !concat!($($absent)?).is_empty(),
                 get: |it| get(&it.$name),
                 set: |it, value| set(&mut it.$name, value),
             }),+];
-            const NOTES: &'static [Note] = &[$($(#[cfg($on)])? Note {
+            const NOTES: &'static [Note] = &[$($(#[cfg(feature = $feature)])? Note {
                 what: concat!($($what),+).trim_ascii_start(),
                 metric: concat!($($metric)?),
                 #[cfg(test)]
@@ -159,6 +158,8 @@ levels! {
         protocol: String;
         /// `client` or `server`; null with WireGuard, whose peers are equal.
         role: Option<String>, label "protocol";
+        /// First generation of [AmneziaWG](amneziawg.md) that has the tunnel's settings, `1.0` to `3.1`.
+        amnezia: Option<String>, absent "if null", label "amneziawg", feature "amnezia";
         /// OpenVPN and PPTP clients: `connecting` or `connected`. All protocols:
         /// [`silent` or `no carrier`](#silent-and-no-carrier) if all peers are in this state, and `waiting` while
         /// `waiting_for` is set.
@@ -238,11 +239,10 @@ levels! {
         /// Provider of the code that computes the cipher.
         backend: Option<String>;
         /// Group of the last TLS key exchange, with OpenVPN: `X25519MLKEM768`, `X25519`.
-        #[cfg(feature = "postquantum")]
-        key_exchange: Option<String>, absent "if null", label "key exchange";
+        key_exchange: Option<String>, absent "if null", label "key exchange", feature "postquantum";
         /// Whether that key exchange is post-quantum, so that a recording stays secret from quantum computers.
-        #[cfg(feature = "postquantum")]
-        post_quantum: Option<bool>, absent "if null", metric "millrace_peer_post_quantum";
+        post_quantum: Option<bool>, absent "if null", metric "millrace_peer_post_quantum",
+            feature "postquantum";
         /// Start of the session, in seconds since 1970, except with WireGuard.
         connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
         /// End of the peer's certificate, in seconds since 1970, with OpenVPN.

@@ -117,6 +117,9 @@ impl Machine {
 
     fn output(&mut self, output: Output, received: Option<(Line, usize)>, cx: &mut Cx<'_>) {
         match output {
+            // The device is not told to exchange keys yet.
+            #[cfg(feature = "postquantum")]
+            Output::SendInside { .. } | Output::Compute { .. } => {}
             Output::Send {
                 peer: None,
                 to,

@@ -73,6 +73,8 @@ impl Interface {
         Status {
             interface: self.plane.interface().unwrap_or_default(),
             protocol: "wireguard".to_owned(),
+            #[cfg(feature = "amnezia")]
+            amnezia: device.amnezia.generation().map(str::to_owned),
             public_key: self
                 .machine
                 .device

@@ -359,13 +359,15 @@ fn through(device: &str, resolved: &Resolved, facts: &Facts, family: Family) -> 
 
 /// For each lead, the interfaces of its IPv4 and IPv6 packets.
 pub(super) fn ways_now(resolved: &Resolved, facts: &Facts) -> Ways {
-    let now = |device: &str| FAMILIES.map(|it| through(device, resolved, facts, it).index());
+    let now = |device: &str| {
+        FAMILIES.map(|it| facts.exit(through(device, resolved, facts, it).index(), it))
+    };
     let leads = resolved.leads.iter();
     // Packets that go around tunnels go through an uplink.
     let line = |family| {
         let defaults = facts.defaults(resolved.policy.table, family).into_iter();
         let mut ours = defaults.filter(|it| it.metric == Some(routes::METRIC));
-        ours.next().and_then(|it| it.dev)
+        facts.exit(ours.next().and_then(|it| it.dev), family)
     };
     let around = (resolved.around, FAMILIES.map(line));
     leads
@@ -411,7 +413,7 @@ mod tests {
             ways(&facts)[0],
             ["through mr-us", "held: mr-us has no address of this family"]
         );
-        assert_eq!(ways_now(&resolved(), &facts)[0].1, [Some(7), None]);
+        assert_eq!(ways_now(&resolved(), &facts)[0].1, [Some((7, true)), None]);
     }
 
     #[test]

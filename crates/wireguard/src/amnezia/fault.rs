@@ -72,6 +72,12 @@ pub enum Hint {
     /// The types are WireGuard's own, and visible.
     #[error("H1-H4 are WireGuard's own and nothing hides them; filters see WireGuard")]
     Types,
+    /// Some types are WireGuard's own, and visible.
+    #[error(
+        "a value of H1-H4 is one of WireGuard's 1 to 4 and nothing hides it; filters see it, and programs of 1.0 and \
+         1.5 take it for \"not set\""
+    )]
+    OneType,
     /// Datagrams of two types have the same length.
     #[error(
         "{0} and {1} datagrams have the same length; peers of 1.0 and 1.5 refuse that, choose another size"
@@ -98,6 +104,12 @@ pub enum Hint {
     /// The packet is the same each time.
     #[error("{0} is the same each time, which filters can learn; add <r N>")]
     Constant(&'static str),
+    /// The packet is the default of Amnezia's apps.
+    #[error(
+        "{0} is the default of Amnezia's apps, which filters know; draw another with `millrace server init \
+         --amneziawg --look dns`"
+    )]
+    Known(&'static str),
     /// Junk has no effect.
     #[error("Jc is 0, so Jmin and Jmax have no effect")]
     NoJunk,

@@ -4,6 +4,7 @@ use crypto::Key;
 
 use super::range::decimal;
 use super::{COMMON_PATH, Fault, Hint, JUNK_MAX, PREFIX_MAX, Range, Template};
+use crate::data::DATA_MIN_LEN;
 use crate::message::{
     COOKIE_REPLY_LEN, INITIATION_LEN, KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_TIMEOUT,
     RESPONSE_LEN,
@@ -106,10 +107,11 @@ pub const KEYS: [&str; 29] = [
 const PACKETS: [&str; 8] = ["I1", "I2", "I3", "I4", "I5", "J1", "J2", "J3"];
 
 /// Bytes of the messages, and the names of the datagrams that carry them.
-const MESSAGES: [(usize, &str); 3] = [
+const MESSAGES: [(usize, &str); 4] = [
     (INITIATION_LEN, "initiation"),
     (RESPONSE_LEN, "response"),
     (COOKIE_REPLY_LEN, "cookie"),
+    (DATA_MIN_LEN, "keepalive"),
 ];
 
 impl Settings {
@@ -117,6 +119,41 @@ impl Settings {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The protocol's name: `WireGuard`, or `AmneziaWG 2.0` with the first generation that has all these settings.
+    #[must_use]
+    pub fn protocol(&self) -> &'static str {
+        let timings = [
+            self.rekey_after,
+            self.rekey_timeout,
+            self.reject_after,
+            self.keepalive,
+            self.attempts,
+        ];
+        let is_set = |range: &Range<u16>| *range != Range::one(0);
+        match self {
+            _ if self.is_plain() => "WireGuard",
+            _ if self.trailers || self.no_cookies => "AmneziaWG 3.1",
+            _ if self.header_key.is_some() || is_set(&self.padding) => "AmneziaWG 3.0",
+            _ if timings.iter().any(is_set) => "AmneziaWG 3.0",
+            _ if self.is_of_1_5() => "AmneziaWG 1.5",
+            _ if self.prefix[2..] != [0; 2] => "AmneziaWG 2.0",
+            _ if self.types.iter().any(|it| it.width() > 1) => "AmneziaWG 2.0",
+            _ if self.special.iter().any(Option::is_some) => "AmneziaWG 1.5",
+            _ => "AmneziaWG 1.0",
+        }
+    }
+
+    /// The generation in [`Settings::protocol`]; `None` for plain WireGuard.
+    #[must_use]
+    pub fn generation(&self) -> Option<&'static str> {
+        self.protocol().strip_prefix("AmneziaWG ")
+    }
+
+    /// Whether a key is set that only generation 1.5 has.
+    fn is_of_1_5(&self) -> bool {
+        self.special_every > 0 || self.between.iter().any(Option::is_some)
     }
 
     /// Whether datagrams of both look the same to a receiver, so that sessions may go on after a change from one to
@@ -135,8 +172,7 @@ impl Settings {
 
     /// Bytes of the times and counts in packets of tags: generation 1.5 has longer ones.
     pub(super) fn stamp(&self) -> usize {
-        let is_of_1_5 = self.special_every > 0 || self.between.iter().any(Option::is_some);
-        if is_of_1_5 { 8 } else { 4 }
+        if self.is_of_1_5() { 8 } else { 4 }
     }
 
     /// Sets the value of a key of [`KEYS`], written in any case and with any underscores, as other programs write it. A
@@ -257,21 +293,25 @@ impl Settings {
         if self.is_plain() {
             return hints;
         }
-        if self.types == Self::default().types && self.header_key.is_none() {
-            hints.push(Hint::Types);
+        if self.header_key.is_none() {
+            let own = self.types.iter().filter(|it| it.lo <= 4).count();
+            hints.extend(match own {
+                0 => None,
+                4 => Some(Hint::Types),
+                _ => Some(Hint::OneType),
+            });
         }
-        let len = |at: usize| usize::from(self.prefix[at]) + MESSAGES[at].0;
-        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
-            if len(one) == len(other) && !self.trailers {
-                hints.push(Hint::Lengths(MESSAGES[one].1, MESSAGES[other].1));
-            }
+        if !self.trailers {
+            let equal = self.equal_lengths().into_iter();
+            hints.extend(equal.map(|[one, other]| Hint::Lengths(one, other)));
         }
         let width: u64 = self.types[..3].iter().map(Range::width).sum();
         // 10^-5 of all numbers.
         if self.trailers && width > 42_949 {
             hints.push(Hint::Wide);
         }
-        let mut lengths = vec![("S1", len(0)), ("S2", len(1)), ("S3", len(2))];
+        let lengths = ["S1", "S2", "S3"].into_iter().zip(self.lengths());
+        let mut lengths: Vec<(&str, usize)> = lengths.collect();
         if self.junk > 0 {
             let cut = self.junk_len[1] > COMMON_PATH;
             hints.extend(cut.then_some(Hint::Cut(self.junk_len[1])));
@@ -283,6 +323,8 @@ impl Settings {
             lengths.push((name, packet.len(self.stamp())));
             if packet.is_constant() {
                 hints.push(Hint::Constant(name));
+            } else if packet.is_known() {
+                hints.push(Hint::Known(name));
             }
         }
         let long = lengths
@@ -296,6 +338,21 @@ impl Settings {
             hints.push(Hint::Mtu(s4, most));
         }
         hints
+    }
+
+    /// The lengths of the datagrams of [`MESSAGES`].
+    fn lengths(&self) -> [usize; 4] {
+        let mut prefixes = self.prefix.into_iter();
+        MESSAGES.map(|(len, _)| len + usize::from(prefixes.next().unwrap_or_default()))
+    }
+
+    /// The pairs of datagrams that have the same length, by their names.
+    #[must_use]
+    pub fn equal_lengths(&self) -> Vec<[&'static str; 2]> {
+        let lengths = self.lengths();
+        let pairs = (1..4).flat_map(|other| (0..other).map(move |one| [one, other]));
+        let equal = pairs.filter(|it| lengths[it[0]] == lengths[it[1]]);
+        equal.map(|it| it.map(|at| MESSAGES[at].1)).collect()
     }
 
     /// The packets of [`PACKETS`].
@@ -364,6 +421,27 @@ mod tests {
             settings.set(name, value).unwrap();
         }
         settings
+    }
+
+    #[test]
+    fn the_first_generation_with_all_settings_is_named() {
+        let generation = |lines: &[(&str, &str)]| settings(lines).generation();
+        let key = "40".repeat(32);
+        for (lines, expected) in [
+            (&[][..], None),
+            (&[("Jc", "4"), ("S1", "9"), ("H1", "77")], Some("1.0")),
+            (&[("I1", "<r 9>"), ("S1", "9")], Some("1.5")),
+            (&[("Itime", "9"), ("S3", "9")], Some("1.5")),
+            (&[("I1", "<r 9>"), ("S4", "9")], Some("2.0")),
+            (&[("H1", "70-90")], Some("2.0")),
+            (&[("RekeyTimeout", "3-7")], Some("3.0")),
+            (&[("ContentPaddingAddition", "9"), ("S4", "9")], Some("3.0")),
+            (&[("HeaderProtectionKey", &*key)], Some("3.0")),
+            (&[("DisableCookies", "on"), ("Jc", "1")], Some("3.1")),
+        ] {
+            assert_eq!(generation(lines), expected, "{lines:?}");
+        }
+        assert_eq!(Settings::default().protocol(), "WireGuard");
     }
 
     #[test]
@@ -460,9 +538,16 @@ mod tests {
         let with = |more: &[(&str, &str)]| settings(&[&types[..], more].concat()).hints(Some(1420));
         assert_eq!(with(&[]), []);
         assert_eq!(settings(&[("Jc", "4")]).hints(None), [Hint::Types]);
+        assert_eq!(with(&[("H3", "3")]), [Hint::OneType]);
+        let key = "40".repeat(32);
+        let all = ["S1", "S2", "S3", "S4"].map(|name| (name, "12"));
+        let hidden = [&all[..], &[("HeaderProtectionKey", &*key)]].concat();
+        assert_eq!(settings(&hidden).hints(None), []);
         assert_eq!(Settings::default().hints(Some(9000)), []);
         let initiation = Hint::Lengths("initiation", "response");
         assert_eq!(with(&[("S1", "4"), ("S2", "60")]), [initiation]);
+        let keepalive = Hint::Lengths("cookie", "keepalive");
+        assert_eq!(with(&[("S4", "32")])[0], keepalive);
         let wide = [("H1", "100-100000"), ("RandomTrailers", "on")];
         assert_eq!(with(&wide), [Hint::Wide]);
         assert_eq!(with(&[("Jmin", "5"), ("Jmax", "9")]), [Hint::NoJunk]);
@@ -470,6 +555,11 @@ mod tests {
         assert_eq!(with(&long), [Hint::Cut(1473)]);
         assert_eq!(with(&[("I2", "<r 1473>")]), [Hint::Long("I2", 1473)]);
         assert_eq!(with(&[("I3", "<b 01>")]), [Hint::Constant("I3")]);
+        let known = [(
+            "I1",
+            "<r 2><b 0x858000010001000000000669636c6f756403636f6d0000010001>",
+        )];
+        assert_eq!(with(&known), [Hint::Known("I1")]);
         assert_eq!(with(&[("S4", "20")]), []);
         assert_eq!(with(&[("S4", "21")]), [Hint::Mtu(21, 1399)]);
     }

@@ -6,6 +6,9 @@ use crypto::unpredictable;
 
 use super::{Fault, PACKET_MAX};
 
+/// The beginning of the packet that Amnezia's apps give to every server: a DNS answer about `icloud.com`.
+const KNOWN: &[u8] = b"\x85\x80\0\x01\0\x01\0\0\0\0\x06icloud\x03com";
+
 /// A packet to be sent before an initiation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
@@ -80,8 +83,16 @@ impl Template {
             .all(|tag| matches!(tag, Tag::Bytes(_) | Tag::Zeros(_)))
     }
 
+    /// Whether the packet is the default of Amnezia's apps.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        let is_known = |tag: &Tag| matches!(tag, Tag::Bytes(bytes) if bytes.starts_with(KNOWN));
+        self.tags.iter().any(is_known)
+    }
+
     /// Makes a packet; its times and counts take `stamp` bytes, 4 or 8.
-    pub(crate) fn emit(&self, unix: u64, count: u32, stamp: usize) -> Box<[u8]> {
+    #[must_use]
+    pub fn emit(&self, unix: u64, count: u32, stamp: usize) -> Box<[u8]> {
         let mut packet = Vec::with_capacity(self.len(stamp));
         let number = |packet: &mut Vec<u8>, value: u64| {
             packet.extend_from_slice(&value.to_be_bytes()[8 - stamp..]);

@@ -545,6 +545,8 @@ impl State {
                 self.machine = Machine::Up;
                 Status::Ok
             }
+            // The device may vanish with an earlier netifd's process, at any moment.
+            Err(_) if self.has.is_lost(netlink) => Status::InvalidArgument,
             Err(why) => {
                 self.complaints.push(why);
                 Status::UnknownError

@@ -60,6 +60,8 @@ impl Office {
             },
             file: None,
             qr: false,
+            #[cfg(feature = "amnezia")]
+            link: false,
             behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
             note: Some("a note".to_owned()),
             keepalive: None,

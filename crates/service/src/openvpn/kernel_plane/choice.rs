@@ -1,11 +1,11 @@
 //! The choice between the kernel's data plane and this program's, and its reason.
 //!
 //! `dataplane.kind = "auto"` takes the kernel for a client whose configuration it can serve as well, on a machine where
-//! `millrace tune` found it better. The choice holds for the interface: when the kernel refuses it, a session or a key,
-//! the client makes an interface in user space instead, and keeps to that until it starts again.
+//! `millrace tune` found it better. When the kernel refuses a session or a key, the client keeps to user space until it
+//! starts again.
 //!
-//! A client that `auto` leaves in user space, and that has a management port, can be moved to the kernel and back while
-//! it runs ([`kernelspace::movable`]): the [wish](Wish) is this choice's.
+//! A client for which `auto` chose the kernel, or that has a management port, can be moved to the kernel and back while
+//! it runs ([`kernelspace::movable`]): the [wish](Wish) is this choice's. Its interface is a TUN from the start.
 
 #[cfg(feature = "kernel")]
 use super::is_wanted;
@@ -20,16 +20,19 @@ use {
     kernelspace::Wish,
     log::Level,
     openvpn_host::terms,
-    std::cell::{Cell, RefCell},
+    std::cell::Cell,
     std::sync::Arc,
 };
 
 /// Which data plane moves a tunnel's packets.
 #[cfg(feature = "kernel")]
 pub(in crate::openvpn) struct Choice {
+    /// The interface is the kernel's own.
     kernel: Cell<bool>,
+    /// The kernel moves the packets at the start.
+    begins: bool,
     /// The reason, if the setting leaves the choice to this program.
-    why: Option<RefCell<String>>,
+    why: Option<String>,
     /// The wanted data plane of a tunnel that can be moved.
     wish: Option<Arc<Wish>>,
 }
@@ -38,69 +41,79 @@ pub(in crate::openvpn) struct Choice {
 impl Choice {
     /// Chooses for this configuration, and logs the reason.
     pub(in crate::openvpn) fn of(config: &OpenVpn, settings: &DataplaneSettings) -> Self {
+        let is_asked = config.service.management.is_some() && can_move(config);
         if settings.kind != Kind::Auto {
+            let kernel = is_wanted(settings);
+            let wish = (kernel && is_asked).then(|| Wish::required("dataplane.kind=kernel"));
             return Self {
-                kernel: Cell::new(is_wanted(settings)),
+                kernel: Cell::new(kernel && wish.is_none()),
+                begins: kernel,
                 why: None,
-                wish: None,
+                wish: wish.map(Arc::new),
             };
         }
         let measured = compared::measured();
-        let mut choice = Self::by(judge(config, &measured));
-        if !choice.kernel() && config.service.management.is_some() && can_move(config) {
-            let why = choice.why.as_ref().map(|it| it.borrow().clone());
-            choice.wish = Some(Arc::new(Wish::user_space(&why.unwrap_or_default())));
-        }
+        let choice = Self::by(judge(config, &measured), is_asked);
         // Most machines have no profile, and their users did not ask for a choice.
-        choice.log(match measured.is_empty() {
+        let level = match measured.is_empty() {
             true => Level::Debug,
             false => Level::Info,
-        });
+        };
+        let mover = match choice.begins {
+            true => "the kernel",
+            false => "this program",
+        };
+        let why = choice.why.as_deref().unwrap_or_default();
+        log::log!(level, "Data plane: {mover} moves the packets ({why})");
         choice
     }
 
-    /// The choice of `auto`: the reason for the kernel, or the reason against it.
-    pub(in crate::openvpn) fn by(judged: Result<String, String>) -> Self {
+    /// The choice of `auto`: the reason for the kernel, or the reason against it. A tunnel in user space can be moved if
+    /// somebody can [ask](Self::wish_for) for it.
+    pub(in crate::openvpn) fn by(judged: Result<String, String>, is_asked: bool) -> Self {
+        let begins = judged.is_ok();
+        let why = judged.unwrap_or_else(|why| why);
+        let wish = (begins || is_asked).then(|| Arc::new(Wish::new(begins, &why)));
         Self {
-            kernel: Cell::new(judged.is_ok()),
-            why: Some(RefCell::new(judged.unwrap_or_else(|why| why))),
-            wish: None,
+            kernel: Cell::new(false),
+            begins,
+            why: Some(why),
+            wish,
         }
     }
 
     /// The wish, if the tunnel can be moved.
     pub(in crate::openvpn) fn wish(&self) -> Option<&Arc<Wish>> {
-        self.wish.as_ref()
+        self.wish.as_ref().filter(|_| !self.kernel())
     }
 
     /// Whether the tunnel can be moved.
-    pub(in crate::openvpn) const fn can_move(&self) -> bool {
-        self.wish.is_some()
+    pub(in crate::openvpn) fn can_move(&self) -> bool {
+        self.wish().is_some()
     }
 
-    /// Gives up the wish to move the tunnel to the kernel, for this reason. Returns whether the tunnel can be moved.
-    pub(in crate::openvpn) fn refuse_move(&self, why: &str) -> bool {
-        let Some(wish) = &self.wish else {
-            return false;
-        };
-        wish.refuse(why);
-        true
+    /// Gives up the wish for the kernel, for this reason, unless the kernel is required.
+    pub(in crate::openvpn) fn refuse_move(&self, why: &str) {
+        if let Some(wish) = self.wish() {
+            wish.refuse(why);
+        }
     }
 
-    /// Wishes for a data plane, if one is named. Returns the one that moves the packets at present.
+    /// Wishes for a data plane for this reason, if one is named. Returns the one that moves the packets at present.
     ///
     /// # Errors
     /// The tunnel cannot be moved.
     pub(in crate::openvpn) fn wish_for(
         &self,
         wanted: Option<Kind>,
+        why: &str,
     ) -> Result<&'static str, String> {
-        let Some(wish) = &self.wish else {
+        let Some(wish) = self.wish() else {
             return match wanted {
                 None => Ok(if self.kernel() { "kernel" } else { "user" }),
                 Some(_) => Err(
-                    "only a tunnel that dataplane.kind=auto has started in this program can be moved, and only \
-                     without user, group, static-challenge, auth-nocache and options that the kernel lacks"
+                    "only a client that dataplane.kind=auto or kernel has started can be moved, and only without \
+                     user, group, static-challenge, auth-nocache and options that the kernel lacks"
                         .to_owned(),
                 ),
             };
@@ -108,10 +121,10 @@ impl Choice {
         match wanted {
             None => {}
             Some(Kind::Auto) => {
-                let why = self.why.as_ref().map(|it| it.borrow().clone());
-                wish.set(false, &why.unwrap_or_default());
+                let first = self.why.as_deref();
+                wish.set(self.begins, first.unwrap_or("dataplane.kind=kernel"));
             }
-            Some(kind) => wish.set(kind == Kind::Kernel, "a management client asked for it"),
+            Some(kind) => wish.set(kind == Kind::Kernel, why),
         }
         Ok(if wish.is_in_kernel() {
             "kernel"
@@ -122,68 +135,40 @@ impl Choice {
 
     /// Whether the kernel moves the packets of the next session, or is to do so. It lacks some formats.
     pub(in crate::openvpn) fn is_for_kernel(&self) -> bool {
-        self.kernel() || self.wish.as_ref().is_some_and(|it| it.is_for_kernel())
+        self.kernel() || self.wish().is_some_and(|it| it.is_for_kernel())
     }
 
-    /// Whether the kernel moves the packets of the next interface.
+    /// Whether the next interface is the kernel's own.
     pub(in crate::openvpn) fn kernel(&self) -> bool {
         self.kernel.get()
     }
 
-    /// Calls `start` for the chosen data plane, the kernel's if true. After any error of the kernel's that `auto` chose,
-    /// calls it again for user space.
+    /// Calls `start` for the interface, the kernel's own if true. If the kernel is required, and cannot move the packets
+    /// of a TUN, calls it again for its own interface; the tunnel can no longer be moved then.
     pub(in crate::openvpn) fn start<T>(
         &self,
         start: impl Fn(bool) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
+        let is_required = self.wish().is_some_and(|it| it.is_required());
         match start(self.kernel()) {
-            Err(error) if self.leave_kernel(&error.to_string()) => start(false),
+            Err(error) if is_required => {
+                log::info!("Data plane: this tunnel cannot be moved while it runs ({error})");
+                self.kernel.set(true);
+                start(true)
+            }
             started => started,
         }
     }
 
-    /// Leaves the kernel for user space for this reason. Returns whether `auto` had chosen the kernel; otherwise nothing
-    /// changes.
-    pub(in crate::openvpn) fn leave_kernel(&self, reason: &str) -> bool {
-        let Some(why) = self.why.as_ref().filter(|_| self.kernel.get()) else {
-            return false;
-        };
-        self.kernel.set(false);
-        // The remedy in the reason is for `kind = "kernel"`.
-        let reason = reason.split(';').next().unwrap_or_default();
-        why.replace(reason.to_owned());
-        self.log(Level::Info);
-        true
-    }
-
-    /// Whether `auto` has chosen the kernel, and may leave it.
-    pub(in crate::openvpn) fn may_leave_kernel(&self) -> bool {
-        self.kernel.get() && self.why.is_some()
-    }
-
-    /// The name and state of the choice in the status; `None` if a setting made the choice.
+    /// The name and state of the choice in the status; `None` for an interface that a setting chose.
     pub(in crate::openvpn) fn rung(&self) -> Option<(&'static str, String)> {
-        if let Some(wish) = &self.wish {
-            let state = if wish.is_in_kernel() { "on" } else { "off" };
-            return Some((kernelspace::RUNG, format!("{state} (auto: {})", wish.why())));
-        }
-        let why = self.why.as_ref()?.borrow();
-        let state = if self.kernel.get() { "on" } else { "off" };
-        Some((kernelspace::RUNG, format!("{state} (auto: {why})")))
-    }
-
-    fn log(&self, level: Level) {
-        let mover = match self.kernel.get() {
-            true => "the kernel",
-            false => "this program",
+        let auto = if self.why.is_some() { "auto: " } else { "" };
+        let (state, why) = match (self.wish(), &self.why) {
+            (Some(wish), _) => (wish.is_in_kernel(), wish.why()),
+            (None, why) => (false, why.clone()?),
         };
-        if let Some(why) = &self.why {
-            log::log!(
-                level,
-                "Data plane: {mover} moves the packets ({})",
-                why.borrow()
-            );
-        }
+        let state = if state { "on" } else { "off" };
+        Some((kernelspace::RUNG, format!("{state} ({auto}{why})")))
     }
 }
 
@@ -312,16 +297,22 @@ mod tests {
             let it = config(role, &format!("{port}\n{lines}"));
             let choice = Choice::of(&it, &auto);
             assert_eq!(choice.can_move(), moves, "{lines}");
-            assert_eq!(choice.wish_for(Some(Kind::Kernel)).is_ok(), moves);
+            assert_eq!(
+                choice.wish_for(Some(Kind::Kernel), "asked for").is_ok(),
+                moves
+            );
             assert_eq!(choice.is_for_kernel(), moves);
             // The interface is a TUN all the same, until packets are moved.
-            assert!(!choice.kernel() && choice.wish_for(None) == Ok("user"));
+            assert!(!choice.kernel() && choice.wish_for(None, "asked for") == Ok("user"));
             let (_, state) = choice.rung().unwrap();
             assert!(state.starts_with("off (auto: "), "{state}");
             // The server pushes an option that the kernel lacks.
-            assert_eq!(choice.refuse_move("pushed"), moves);
+            choice.refuse_move("pushed");
             assert!(!choice.is_for_kernel());
-            assert_eq!(choice.wish_for(Some(Kind::Auto)).is_ok(), moves);
+            assert_eq!(
+                choice.wish_for(Some(Kind::Auto), "asked for").is_ok(),
+                moves
+            );
             assert!(!choice.is_for_kernel());
         }
         let alone = config(CLIENT, "");
@@ -332,6 +323,31 @@ mod tests {
         };
         let client = config(CLIENT, port);
         assert!(!Choice::of(&client, &user).can_move());
+    }
+
+    fn set(kind: Kind, more: &str) -> Choice {
+        let settings = DataplaneSettings {
+            kind,
+            ..DataplaneSettings::default()
+        };
+        Choice::of(&config(CLIENT, more), &settings)
+    }
+
+    #[test]
+    fn a_required_kernel_is_left_by_request_only() {
+        let choice = set(Kind::Kernel, "management 127.0.0.1 7505");
+        assert!(choice.can_move() && !choice.kernel() && choice.is_for_kernel());
+        choice.refuse_move("pushed");
+        assert!(choice.is_for_kernel());
+        choice.wish_for(Some(Kind::User), "asked for").unwrap();
+        assert!(!choice.is_for_kernel());
+        let off = "off (asked for)".to_owned();
+        assert_eq!(choice.rung(), Some(("kernel-data-plane", off)));
+        choice.wish_for(Some(Kind::Auto), "asked for").unwrap();
+        assert!(choice.is_for_kernel());
+        // Another user could not make a second socket.
+        let choice = set(Kind::Kernel, "management 127.0.0.1 7505\nuser nobody");
+        assert!(!choice.can_move() && choice.kernel());
     }
 
     #[test]
@@ -396,66 +412,49 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_the_kernel_refuses_is_made_in_user_space() {
-        let no_module = || DeviceError::Kernel(kernelspace::StartError::NoModule);
-        let no_thread = || DeviceError::Io {
-            what: "thread",
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        };
-        let refusals: [(&dyn Fn() -> DeviceError, &str); 2] = [
-            (&no_module, "off (auto: this kernel has no OpenVPN"),
-            (&no_thread, "off (auto: thread: "),
-        ];
-        for (refusal, reason) in refusals {
-            let asked = RefCell::new(Vec::new());
-            let start = |kernel| {
-                asked.borrow_mut().push(kernel);
-                if kernel { Err(refusal()) } else { Ok("tun0") }
-            };
-            let auto = Choice::by(Ok("faster".to_owned()));
-            assert_eq!(auto.start(start).unwrap(), "tun0");
-            // The next interface is made in user space at once.
-            assert_eq!(auto.start(start).unwrap(), "tun0");
-            assert_eq!(asked.take(), [true, false, false]);
-            let (_, why) = auto.rung().unwrap();
-            assert!(why.starts_with(reason), "{why}");
-        }
-        let settings = DataplaneSettings {
-            kind: Kind::Kernel,
-            ..DataplaneSettings::default()
-        };
-        let kernel = Choice::of(&config(CLIENT, FITS), &settings);
+    fn a_kernel_that_cannot_move_a_tun_gets_its_own_interface() {
+        let refused = || DeviceError::Kernel(kernelspace::StartError::NoModule);
         let asked = Cell::new(0);
-        let start = |_| {
+        let start = |kernel| {
             asked.set(asked.get() + 1);
-            Err::<(), _>(no_module())
+            if kernel { Ok("tun0") } else { Err(refused()) }
         };
-        assert!(kernel.start(start).unwrap_err().lasts());
-        assert_eq!(asked.get(), 1);
+        let choice = set(Kind::Kernel, "management 127.0.0.1 7505");
+        for calls in [2, 3] {
+            assert_eq!(choice.start(start).unwrap(), "tun0");
+            assert_eq!(asked.get(), calls);
+            assert!(choice.kernel() && !choice.can_move() && choice.is_for_kernel());
+            assert!(choice.wish_for(Some(Kind::User), "asked for").is_err());
+        }
+        // Its error is final, and any error of a TUN that nobody requires the kernel for.
+        assert!(
+            choice
+                .start(|_| Err::<(), _>(refused()))
+                .unwrap_err()
+                .lasts()
+        );
+        let auto = Choice::by(Ok("faster".to_owned()), false);
+        assert!(auto.start(start).is_err());
+        assert!(!auto.kernel());
     }
 
     #[test]
-    fn only_auto_leaves_the_kernel_and_only_once() {
-        let auto = Choice::by(Ok("faster".to_owned()));
-        assert!(auto.kernel() && auto.may_leave_kernel());
-        let on = ("kernel-data-plane", "on (auto: faster)".to_owned());
-        assert_eq!(auto.rung(), Some(on));
-        assert!(auto.leave_kernel("no such cipher; set dataplane.kind=user"));
-        assert!(!auto.kernel() && !auto.leave_kernel("again"));
+    fn only_auto_leaves_the_kernel() {
+        let auto = Choice::by(Ok("faster".to_owned()), false);
+        assert!(auto.is_for_kernel() && !auto.kernel() && auto.can_move());
+        auto.refuse_move("no such cipher; set dataplane.kind=user");
+        assert!(!auto.is_for_kernel());
         let off = ("kernel-data-plane", "off (auto: no such cipher)".to_owned());
         assert_eq!(auto.rung(), Some(off));
-        let set = |kind| {
-            let settings = DataplaneSettings {
-                kind,
-                ..DataplaneSettings::default()
-            };
-            Choice::of(&config(CLIENT, FITS), &settings)
-        };
-        let kernel = set(Kind::Kernel);
-        assert!(kernel.kernel() && !kernel.leave_kernel("no"));
+        auto.wish_for(Some(Kind::Auto), "asked for").unwrap();
+        assert!(auto.is_for_kernel());
+        let kernel = set(Kind::Kernel, FITS);
+        kernel.refuse_move("no");
         assert!(kernel.kernel() && kernel.rung().is_none());
-        assert!(!set(Kind::User).kernel() && set(Kind::User).rung().is_none());
+        let user = set(Kind::User, FITS);
+        assert!(!user.is_for_kernel() && user.rung().is_none());
         // This process has no profile.
-        assert!(!set(Kind::Auto).kernel() && set(Kind::Auto).rung().is_some());
+        let auto = set(Kind::Auto, FITS);
+        assert!(!auto.is_for_kernel() && auto.rung().is_some());
     }
 }

@@ -48,6 +48,12 @@ impl Has {
         words
     }
 
+    /// Whether the device is gone.
+    pub(super) fn is_lost(&self, netlink: &mut Netlink) -> bool {
+        let link = self.device.map(|it| netlink.link_by_index(it));
+        matches!(link, Some(Err(error)) if error.is_not_found())
+    }
+
     /// Settings that netifd gave the device and that the kernel does not have any more, as other programs removed them.
     pub(super) fn missing(&self, netlink: &mut Netlink) -> Vec<String> {
         let link = self

@@ -131,7 +131,7 @@ impl<'a> ThisHost<'a> {
             self.poller.add(&*self.inbox, ARRIVALS)?;
         }
         let start = |kernel: bool| {
-            device::start(
+            let (plane, link) = device::start(
                 Packets::Client {
                     recursive: context.config.network.allow_recursive_routing,
                 },
@@ -143,18 +143,17 @@ impl<'a> ThisHost<'a> {
                 connection.mtu.fragment.is_some(),
                 &self.inbox,
                 connection.protocol.transport.is_tcp(),
-            )
-        };
-        let (plane, link) = context.mover.start(start)?;
-        #[cfg(feature = "kernel")]
-        let plane = match context.mover.wish() {
-            Some(wish) => {
+            )?;
+            #[cfg(feature = "kernel")]
+            if let Some(wish) = context.mover.wish() {
                 let control: Arc<Inbox> = Arc::clone(&self.inbox);
                 let confine = privileges::confine_other_threads;
-                kernelspace::movable(plane, link.index, control, wish, confine)?
+                let plane = kernelspace::movable(plane, link.index, control, wish, confine)?;
+                return Ok((plane, link));
             }
-            None => plane,
+            Ok((plane, link))
         };
+        let (plane, link) = context.mover.start(start)?;
         if self.unprivileged {
             // The first interface's threads are confined when privileges are dropped.
             privileges::confine_other_threads();

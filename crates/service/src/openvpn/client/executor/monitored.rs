@@ -24,7 +24,10 @@ impl Monitored for Executor<'_> {
             let mtu = u16::try_from(plane.mtu()).unwrap_or(u16::MAX);
             kernel_plane::check_mssfix(&self.context.config, mtu)?;
         }
-        let moves = self.context.mover.wish_for(wanted)?;
+        let moves = self
+            .context
+            .mover
+            .wish_for(wanted, "a management client asked for it")?;
         if let Some(plane) = plane {
             // The data plane looks at the wish, too.
             plane.peer(SERVER);

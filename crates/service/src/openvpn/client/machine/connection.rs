@@ -53,9 +53,6 @@ pub(super) enum End {
     OtherLine(String),
     /// Connect again from another source address.
     Moved,
-    /// The kernel's data plane refused the session, for this reason.
-    #[cfg(feature = "kernel")]
-    Refused(String),
 }
 
 /// A connection to a server.
@@ -123,7 +120,7 @@ impl Connection {
                 return true;
             }
             Some(Err(error)) => {
-                self.end.get_or_insert_with(|| refused_keys(error));
+                self.fail(error);
                 // Discards outputs that would use the keys.
                 self.outputs.clear();
             }
@@ -536,17 +533,6 @@ impl Machine<'_> {
         ));
         cx.later(move |host| host.is_up(took));
     }
-}
-
-/// The end of a connection whose keys the data plane refused.
-#[cfg(feature = "kernel")]
-fn refused_keys(error: String) -> End {
-    End::Refused(error)
-}
-
-#[cfg(not(feature = "kernel"))]
-fn refused_keys(error: String) -> End {
-    End::Failed(error)
 }
 
 /// Whether an output must wait for the interface: keys, because `up` must run before traffic flows, and messages about

@@ -60,13 +60,6 @@ impl Machine<'_> {
         if std::mem::take(&mut self.was_up) {
             self.attempts.succeeded();
         }
-        #[cfg(feature = "kernel")]
-        let end = match end {
-            End::Closed(reason @ CloseReason::DataPlane) if self.mover.may_leave_kernel() => {
-                End::Refused(reason.to_string())
-            }
-            other => other,
-        };
         let outcome = match (end, connection.leaving) {
             (End::OtherLine(words), None) => {
                 cx.info(format!("{words}; reconnecting"));
@@ -78,27 +71,10 @@ impl Machine<'_> {
                 cx.error(error);
                 Outcome::Again
             }
-            #[cfg(feature = "kernel")]
-            (End::Refused(why), leaving) => self.refused(why, leaving, cx),
             (End::Closed(_), Some(signal)) => Outcome::Signal(signal),
             (End::Closed(reason), None) => self.after(&reason, cx),
         };
         self.after_attempt(outcome, cx);
-    }
-
-    /// Handles a refusal by the data plane. If `auto` had chosen the kernel's, the interface goes, and the next attempt
-    /// makes one in user space.
-    #[cfg(feature = "kernel")]
-    fn refused(&mut self, why: String, leaving: Option<Signal>, cx: &mut Cx<'_>) -> Outcome {
-        if !self.mover.leave_kernel(&why) {
-            cx.error(why);
-            return Outcome::Again;
-        }
-        self.is_gone = self.ifname.is_some();
-        self.leave_interface(cx);
-        // The pause is for servers that fail.
-        self.attempts.at_once();
-        leaving.map_or(Outcome::Same, Outcome::Signal)
     }
 
     /// Prepares another call of the same server, without a pause: it did not end the attempt.
@@ -215,6 +191,12 @@ impl Machine<'_> {
                 cx.error(format!("OPTIONS ERROR: {reason}"));
                 cx.error("ERROR: Failed to apply push options");
                 Outcome::Again
+            }
+            CloseReason::DataPlane if self.mover.can_move() => {
+                cx.info(reason.to_string());
+                // The pause is for servers that fail.
+                self.attempts.at_once();
+                Outcome::Same
             }
             _ => {
                 cx.info(reason.to_string());

@@ -6,14 +6,14 @@ use super::environment::{describe, ifconfig};
 use super::network::{Incoming, Routes, TunnelState};
 use crate::openvpn::client::event::Planned;
 use crate::openvpn::client::host::{Cx, Told};
+#[cfg(feature = "kernel")]
+use crate::openvpn::kernel_plane;
 use openvpn::push::{PushReply, Refusal};
 use openvpn_host::management::State;
 use openvpn_host::network::{HostFacts, TunnelNetwork};
 use openvpn_host::scripts::{Hook, device_arguments};
 use openvpn_host::{sizes, terms};
 use std::time::Duration;
-#[cfg(feature = "kernel")]
-use {super::connection::End, crate::openvpn::kernel_plane};
 
 /// Maximum number of filtered options that the log line names.
 const LEFT_OUT_MAX: usize = 8;
@@ -63,15 +63,10 @@ impl Machine<'_> {
             None => config.data.framing,
         };
         #[cfg(feature = "kernel")]
-        if self.mover.may_leave_kernel() || self.mover.can_move() {
+        if self.mover.can_move() {
             let agreed = it.session.data_channel();
             let refused = kernel_plane::refused_push(&reply, agreed, framing, connection, mtu);
-            if let Some(why) = refused.filter(|why| !self.mover.refuse_move(why)) {
-                it.end.get_or_insert_with(|| End::Refused(why.to_owned()));
-                // Discards the keys and the end of the handshake, which would need the interface.
-                it.outputs.clear();
-                return;
-            }
+            refused.inspect(|why| self.mover.refuse_move(why));
         }
         if let Some(agreed) = it.session.data_channel() {
             match sizes::shape(config, connection, agreed, framing, mtu, it.remote) {

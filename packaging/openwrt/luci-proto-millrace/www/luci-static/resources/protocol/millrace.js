@@ -34,6 +34,113 @@ function validateMark(section_id, value) {
 	return _('Not a 32-bit number');
 }
 
+/* A number, or a range a-b, as a list of both ends; null for anything else. */
+function rangeOf(value, most) {
+	const found = String(value).match(/^(\d{1,10})(?:-(\d{1,10}))?$/);
+
+	if (!found)
+		return null;
+
+	const range = [ +found[1], +(found[2] || found[1]) ];
+
+	return (range[0] <= range[1] && range[1] <= most) ? range : null;
+}
+
+function validateRange(most) {
+	return function(section_id, value) {
+		if (value == null || value == '' || rangeOf(value, most))
+			return true;
+
+		return _('Not a number or a range such as 10-20, at most %d').format(most);
+	};
+}
+
+/* The value of an option of AmneziaWG in the form. */
+function valueOf(option, section_id, name) {
+	return option.section.getOption(name).formvalue(section_id);
+}
+
+/* Message types, which must not overlap. An empty field has WireGuard's own type. */
+function validateType(section_id, value) {
+	const most = 0xffffffff;
+	const fault = validateRange(most)(section_id, value);
+
+	if (fault !== true)
+		return fault;
+
+	const range = (name, value) => rangeOf(value || name.slice(-1), most);
+	const own = range(this.option, value);
+
+	for (let name of [ 'awg_h1', 'awg_h2', 'awg_h3', 'awg_h4' ]) {
+		const other = (name != this.option) ? range(name, valueOf(this, section_id, name)) : null;
+
+		if (other && own[0] <= other[1] && other[0] <= own[1])
+			return _('H1 to H4 must not overlap; empty ones are 1 to 4');
+	}
+
+	return true;
+}
+
+function validateTags(section_id, value) {
+	if (value == null || value == '' || value.match(/^([^<>]*<\s*(b|r|rc|rd|t|c|d|ds|dz|wt)(\s[^<>]*)?>)+[^<>]*$/))
+		return true;
+
+	return _('Not made of tags such as %s').format('<b 0xc0ffee>, <r 16>, <rc 8>, <rd 8>, <t>, <c>');
+}
+
+function validateHeaderKey(section_id, value) {
+	const isShort = (name) => +valueOf(this, section_id, name) < 12;
+
+	if (value && [ 'awg_s1', 'awg_s2', 'awg_s3', 'awg_s4' ].some(isShort))
+		return _('With this key, S1 to S4 must be at least 12');
+
+	return validateKey(section_id, value);
+}
+
+/* AmneziaWG's settings by their names in files: type or check of the value, and description. Values of the shared ones are
+   equal at both ends. */
+function amneziaSettings() {
+	const number = (most) => ({ datatype: 'and(uinteger,max(%d))'.format(most) });
+	const range = { validate: validateRange(65535) };
+	const shared = (words) => words + ' ' + _('Equal at both ends.');
+	const settings = [
+		[ 'Jc', number(128), _('Number of random packets before each handshake.') ],
+		[ 'Jmin', number(65507), _('Least length of a random packet, in bytes.') ],
+		[ 'Jmax', number(65507), _('Greatest length of a random packet, in bytes.') ],
+		[ 'S1', number(1280), shared(_('Random bytes in front of a handshake start.')) ],
+		[ 'S2', number(1280), shared(_('Random bytes in front of a handshake answer.')) ],
+		[ 'S3', number(1280), shared(_('Random bytes in front of a cookie.')) ],
+		[ 'S4', number(1280), shared(_('Random bytes in front of a data packet.')) ]
+	];
+
+	for (let i = 1; i <= 4; i++)
+		settings.push([ 'H' + i, { validate: validateType, placeholder: String(i) }, shared(_('Number or range in place of message type %d.').format(i)) ]);
+
+	for (let i = 1; i <= 5; i++)
+		settings.push([ 'I' + i, { validate: validateTags }, _('Packet %d that imitates another protocol, in tags such as %s').format(i, '<b 0xc0ffee><t><r 16>') ]);
+
+	for (let i = 1; i <= 3; i++)
+		settings.push([ 'J' + i, { validate: validateTags }, _('Packet %d of generation 1.5, until Itime has passed.').format(i) ]);
+
+	return settings.concat([
+		[ 'Itime', number(0xffffffff), _('Seconds between packets I1 to I5 of generation 1.5.') ],
+		[ 'HeaderProtectionKey', { password: true, validate: validateHeaderKey }, shared(_('Hides message types and numbers; needs S1 to S4 of at least 12.')) ],
+		[ 'ContentPaddingAddition', range, _('Bytes of padding in data packets.') ],
+		[ 'RekeyAfterTime', range, _('Seconds until keys are renewed.') ],
+		[ 'RekeyTimeout', range, _('Seconds until a handshake is tried again.') ],
+		[ 'RejectAfterTime', range, _('Seconds until keys expire.') ],
+		[ 'KeepaliveTimeout', range, _('Seconds until a received packet is answered by an empty one.') ],
+		[ 'MaxHandshakeAttempts', range, _('Handshakes that are tried in a row.') ],
+		[ 'RandomTrailers', null, shared(_('Random bytes behind handshake messages.')) ],
+		[ 'DisableCookies', null, _('Under load, sources are limited by rate, and no cookies are sent.') ]
+	]);
+}
+
+/* The option for a setting: awg_header_protection_key. */
+function amneziaOption(setting) {
+	return 'awg_' + setting.replace(/\B[A-Z]/g, '_$&').toLowerCase();
+}
+
 /* Offers the other interfaces. */
 function loadNetworks(section_id) {
 	return network.getNetworks().then(L.bind(function(networks) {
@@ -278,7 +385,9 @@ const Import = form.DummyValue.extend({
 	useOptions: function(section_id, name, options) {
 		this.setOption(section_id, 'config_file', null);
 
-		IMPORTED.forEach(L.bind(function(option) {
+		const amnezia = amneziaSettings().map((it) => amneziaOption(it[0]));
+
+		IMPORTED.concat(amnezia).forEach(L.bind(function(option) {
 			this.setOption(section_id, option, options.interface[option]);
 		}, this));
 
@@ -390,6 +499,7 @@ return network.registerProtocol('millrace', {
 		try {
 			s.tab('peers', _('Peers'));
 			s.tab('uplinks', _('Uplinks and routing'));
+			s.tab('amneziawg', 'AmneziaWG', _('WireGuard with packets that filters do not know. Leave all fields empty for plain WireGuard.'));
 		}
 		catch (e) {}
 
@@ -476,6 +586,14 @@ return network.registerProtocol('millrace', {
 		o = s.taboption('uplinks', form.Flag, 'peerdns', _('Use the other end\'s name servers'));
 		o.default = o.enabled;
 
+		/* -- AmneziaWG -- */
+
+		amneziaSettings().forEach(function(it) {
+			o = s.taboption('amneziawg', it[1] ? form.Value : form.Flag, amneziaOption(it[0]), it[0], it[2]);
+			Object.assign(o, it[1]);
+			o.depends('config_file', '');
+		});
+
 		/* -- advanced -- */
 
 		o = s.taboption('advanced', form.Value, 'mtu', _('MTU'), _('For WireGuard and PPTP. Leave empty to let WireGuard\'s follow the path to the peers.'));
@@ -541,7 +659,7 @@ return network.registerProtocol('millrace', {
 		o.placeholder = '51820';
 
 		o = ss.option(form.Value, 'persistent_keepalive', _('Keepalive'), _('Seconds between packets that keep a NAT mapping open; 25 is usual.'));
-		o.datatype = 'range(0,65535)';
+		o.validate = validateRange(65535);
 		o.placeholder = '0';
 		o.modalonly = true;
 	},

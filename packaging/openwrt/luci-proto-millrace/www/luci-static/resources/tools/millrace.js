@@ -226,7 +226,7 @@ return baseclass.extend({
 	protocol: function(tunnel) {
 		const names = { wireguard: 'WireGuard', openvpn: 'OpenVPN', pptp: 'PPTP' };
 
-		return names[tunnel.protocol] || tunnel.protocol;
+		return tunnel.amnezia ? 'AmneziaWG ' + tunnel.amnezia : names[tunnel.protocol] || tunnel.protocol;
 	},
 
 	/* Whether packets can pass: [ CSS class of a label, words ]. */
