@@ -127,8 +127,8 @@ impl Peer {
 }
 
 impl Device {
-    /// Begins, changes or ends the exchange of post-quantum keys with a peer. Where protection is required from now on
-    /// and the session has none, the session ends.
+    /// Begins, changes or ends the exchange of post-quantum keys with a peer. Where protection is required from now on,
+    /// all sessions end.
     pub fn set_post_quantum(
         &mut self,
         id: PeerId,
@@ -154,11 +154,9 @@ impl Device {
             }
             (None, hybrid) => *hybrid = None,
         }
-        let status = peer.hybrid.as_ref().map(|it| it.exchange.status());
-        let protected = status.and_then(|it| it.protected) == Some(true);
         let requires = |it: Option<PostQuantum>| it.is_some_and(|it| it.require);
-        // Packets of a session know its port, and whether they may pass.
-        if requires(settings) && !requires(before) && !protected {
+        // A session keeps the policy with which it began, and older ones than the current may still be open.
+        if requires(settings) && !requires(before) {
             self.forget_keys(id, out);
         }
         self.requeue(id);
@@ -403,8 +401,9 @@ mod tests {
         responder
             .verify(&static_static, &sealed, &mut [0; TAG_LEN])
             .unwrap();
+        let base = ends[0].base();
         let (under, key) = ends[1].answer();
-        assert_ne!(under, ends[0].base());
+        assert_ne!(under, base);
         let theirs = responder
             .respond(&other_ephemeral, key, &[], &mut answer)
             .unwrap();

@@ -32,6 +32,8 @@ pub(crate) enum Packet {
     Response(u64, Key),
     Data {
         session: u64,
+        /// A receiver whose session has another key cannot open the packet.
+        under: KeyId,
         base: bool,
         inside: Inside,
     },
@@ -157,6 +159,7 @@ impl End {
     fn send(&mut self, keys: Keys, inside: Inside) {
         self.out.push(Packet::Data {
             session: keys.session,
+            under: keys.under,
             base: keys.base,
             inside,
         });
@@ -252,9 +255,13 @@ impl End {
                 Some(true)
             }
             Packet::Data {
-                session, inside, ..
+                session,
+                under,
+                inside,
+                ..
             } => {
-                if self.next.is_some_and(|next| next.session == session)
+                let opens = |it: &Keys| it.session == session && it.under == under;
+                if self.next.as_ref().is_some_and(opens)
                     && let Some(next) = self.next.take()
                 {
                     self.wants = false;
@@ -263,7 +270,7 @@ impl End {
                 let known = [self.current, self.previous].into_iter().flatten();
                 let keys = known
                     .filter(|it| now < it.created + SECOND * 180)
-                    .find(|it| it.session == session)?;
+                    .find(opens)?;
                 self.unanswered = None;
                 match inside {
                     Inside::User if !self.carries_users(&keys) => return None,

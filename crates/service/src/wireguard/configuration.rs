@@ -5,13 +5,13 @@ use super::machine::{Cx, Machine};
 use super::peers::PeerEntry;
 #[cfg(feature = "amnezia")]
 use config::amnezia::Change;
-#[cfg(feature = "postquantum")]
-use config::postquantum::Policy;
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
 use lines::names::Name;
 use plane::{Endpoint, PeerId, RouteChange};
+#[cfg(feature = "postquantum")]
+use std::collections::BTreeMap;
 #[cfg(feature = "amnezia")]
 use wireguard::amnezia::Profile;
 use wireguard::{AddPeerError, Output};
@@ -66,13 +66,30 @@ impl Machine {
             self.set_port(port, cx)?;
         }
         let mut out = Vec::new();
+        // `wg setconf` names the peers anew, and no policies: a peer that remains keeps its own.
+        #[cfg(feature = "postquantum")]
+        let kept = match set.replace_peers {
+            true => self.policies(),
+            false => BTreeMap::new(),
+        };
         if set.replace_peers {
             for id in self.peers.keys().copied().collect::<Vec<_>>() {
                 self.remove_peer(id, &mut out, cx);
             }
         }
         let mut peers = set.peers.iter();
-        let result = peers.try_for_each(|peer| self.set_peer(peer, &mut out, cx));
+        let result = peers.try_for_each(|peer| {
+            self.set_peer(peer, &mut out, cx)?;
+            #[cfg(feature = "postquantum")]
+            let kept = || kept.get(peer.public_key.as_bytes()).copied();
+            #[cfg(feature = "postquantum")]
+            if let Some(policy) = peer.post_quantum.or_else(kept)
+                && let Some(id) = self.peer_of(&peer.public_key)
+            {
+                self.set_post_quantum(id, policy, &mut out);
+            }
+            Ok(())
+        });
         cx.commit_routes();
         self.translate(out, None, cx);
         result
@@ -100,6 +117,8 @@ impl Machine {
         self.device.set_profile(profile.clone(), now, &mut out);
         cx.host.set_profile(profile);
         self.translate(out, None, cx);
+        #[cfg(feature = "postquantum")]
+        self.follow_all_post_quantum(cx);
         Ok(())
     }
 
@@ -141,14 +160,6 @@ impl Machine {
                 self.remove_peer(id, out, cx);
             }
             return Ok(());
-        }
-        #[cfg(feature = "postquantum")]
-        if set
-            .post_quantum
-            .is_some_and(|it| it.policy == Policy::Require)
-        {
-            let words = "PostQuantum = require is not enforced yet; remove the line";
-            return refused(EINVAL, words.to_owned());
         }
         let id = match known {
             Some(id) => id,

@@ -13,14 +13,18 @@ use wireguard::{Activity, Dropped, Output};
 pub(super) const INBOX: InboxLimits = InboxLimits {
     datagrams: 4096,
     longest: LONGEST,
-    // The only part of the answer to a probe that is read.
-    message_head: INITIATION_LEN,
+    // The only part of the answer to a probe that is read. Messages of an exchange of keys are read to their end.
+    message_head: if cfg!(feature = "postquantum") {
+        LONGEST
+    } else {
+        INITIATION_LEN
+    },
     active: true,
 };
 
 /// Bytes of the longest handshake datagram: an initiation, or one of AmneziaWG behind the longest prefix and before the
-/// longest trailer of other programs.
-const LONGEST: usize = if cfg!(feature = "amnezia") {
+/// longest trailer of other programs; or the longest message inside a data packet, of an exchange of post-quantum keys.
+const LONGEST: usize = if cfg!(any(feature = "amnezia", feature = "postquantum")) {
     2048
 } else {
     INITIATION_LEN
@@ -118,8 +122,6 @@ impl Machine {
     fn output(&mut self, output: Output, received: Option<(Line, usize)>, cx: &mut Cx<'_>) {
         match output {
             // The device is not told to exchange keys yet.
-            #[cfg(feature = "postquantum")]
-            Output::SendInside { .. } | Output::Compute { .. } => {}
             Output::Send {
                 peer: None,
                 to,
@@ -156,6 +158,10 @@ impl Machine {
                 let (from, bytes) = received.unwrap_or_else(|| (Line::udp(Endpoint::new(from)), 0));
                 if let Some(entry) = self.peers.get_mut(&peer).filter(|_| begins) {
                     let received = cx.peer(peer).times.last_received;
+                    #[cfg(feature = "postquantum")]
+                    if !entry.silence.is_last(received) {
+                        self.device.heard_between_handshakes(peer);
+                    }
                     entry.silence.called(cx.now.monotonic, received);
                 }
                 self.heard_by_line(peer, from, cx);
@@ -188,6 +194,14 @@ impl Machine {
                     false => cx.plane.send_keepalive(peer),
                 };
             }
+            #[cfg(feature = "postquantum")]
+            Output::SendInside {
+                peer,
+                local_index,
+                payload,
+            } => self.send_inside(peer, local_index, &payload, cx),
+            #[cfg(feature = "postquantum")]
+            Output::Compute { peer, job } => cx.host.compute(peer, job),
             Output::DropStaged { peer } => cx.plane.drop_staged(peer),
             Output::Disarmed { peer } => cx.disarm(peer),
             Output::HandshakeComplete { peer, at } => {
@@ -204,6 +218,8 @@ impl Machine {
                 let name = self.names.get_mut(&peer);
                 let good = name.and_then(|name| name.answered(from, cx.now.monotonic));
                 cx.keep_address(good);
+                #[cfg(feature = "postquantum")]
+                self.tell_protection(peer, cx);
                 #[cfg(feature = "server")]
                 self.succeed(peer, cx);
             }

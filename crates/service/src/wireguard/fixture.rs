@@ -47,6 +47,12 @@ pub struct FakeHost {
     pub addresses: Vec<(String, IpAddr)>,
     /// The saved addresses of peers.
     pub peers: Vec<(Key32, Endpoint)>,
+    /// The interface's addresses.
+    #[cfg(feature = "postquantum")]
+    pub own: super::OwnAddresses,
+    /// Jobs that were begun.
+    #[cfg(feature = "postquantum")]
+    pub jobs: Vec<(plane::PeerId, postquantum::Job)>,
 }
 
 impl FakeHost {
@@ -70,6 +76,10 @@ impl FakeHost {
             usage: Vec::new(),
             addresses: Vec::new(),
             peers: Vec::new(),
+            #[cfg(feature = "postquantum")]
+            own: vec![([10, 0, 0, 1].into(), 24)],
+            #[cfg(feature = "postquantum")]
+            jobs: Vec::new(),
         }
     }
 }
@@ -122,6 +132,16 @@ impl Host for FakeHost {
     }
 
     fn check_link(&mut self) {}
+
+    #[cfg(feature = "postquantum")]
+    fn own_addresses(&mut self) -> super::OwnAddresses {
+        self.own.clone()
+    }
+
+    #[cfg(feature = "postquantum")]
+    fn compute(&mut self, peer: plane::PeerId, job: postquantum::Job) {
+        self.jobs.push((peer, job));
+    }
 
     fn watch_echoes(&mut self, token: u64) {
         self.token = token;

@@ -62,6 +62,14 @@ pub trait Host {
         let _ = profile;
     }
 
+    /// The interface's addresses, with the prefix lengths of their networks; empty if they cannot be read.
+    #[cfg(feature = "postquantum")]
+    fn own_addresses(&mut self) -> super::OwnAddresses;
+
+    /// Begins a job on another thread; [`Event::Computed`](super::Event::Computed) tells the outcome.
+    #[cfg(feature = "postquantum")]
+    fn compute(&mut self, peer: plane::PeerId, job: postquantum::Job);
+
     /// Takes answers to pings with this token out of the peers' packets; 0 for none.
     fn watch_echoes(&mut self, token: u64);
 

@@ -1,5 +1,7 @@
 //! A running interface: its machine, its data plane and its host.
 
+#[cfg(feature = "postquantum")]
+use super::computer::Computer;
 use super::event::Event;
 use super::host::{Ended, Host};
 use super::machine::{Cx, Machine, Named};
@@ -28,7 +30,7 @@ use plane::Now;
 use plane::{Endpoint, Line, LineId};
 use std::net::IpAddr;
 use std::path::PathBuf;
-#[cfg(feature = "amnezia")]
+#[cfg(any(feature = "amnezia", feature = "postquantum"))]
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -74,6 +76,8 @@ pub(super) struct Outside {
     /// File of the addresses where the peers are.
     peers: Option<PathBuf>,
     resolver: Resolver,
+    #[cfg(feature = "postquantum")]
+    computer: Computer,
     /// The last error of opening sockets.
     unbound: Option<SocketError>,
     news: News,
@@ -175,6 +179,23 @@ impl Host for Here<'_> {
         }
     }
 
+    #[cfg(feature = "postquantum")]
+    fn own_addresses(&mut self) -> super::OwnAddresses {
+        let name = self.plane.interface().unwrap_or_default();
+        let read = Netlink::open().and_then(|mut netlink| {
+            let index = netlink.index_of(&name)?;
+            netlink.addresses(Some(index))
+        });
+        let read = read.inspect_err(|e| log::warn!("{e}")).unwrap_or_default();
+        let read = read.into_iter().filter(|it| !it.tentative);
+        read.map(|it| (it.ip, it.prefix)).collect()
+    }
+
+    #[cfg(feature = "postquantum")]
+    fn compute(&mut self, peer: plane::PeerId, job: postquantum::Job) {
+        self.outside.computer.begin(peer, job);
+    }
+
     fn watch_echoes(&mut self, token: u64) {
         self.outside.protocol.echoes().watch(token);
     }
@@ -230,6 +251,8 @@ impl Interface {
             usage: None,
             floor: None,
             peers: None,
+            #[cfg(feature = "postquantum")]
+            computer: Computer::new(Arc::clone(&resolver.wake)),
             resolver,
             unbound: None,
             news: News::default(),
@@ -336,6 +359,10 @@ impl Interface {
     pub(super) fn expire(&mut self) {
         while let Some((lookup, found)) = self.outside.resolver.next() {
             self.handle(Event::LookedUp { lookup, found });
+        }
+        #[cfg(feature = "postquantum")]
+        while let Some((peer, outcome)) = self.outside.computer.next() {
+            self.handle(Event::Computed(peer, outcome));
         }
         let deadline = self.machine.next_deadline();
         if deadline.is_some_and(|at| at <= Instant::now()) {

@@ -89,6 +89,9 @@ pub struct Machine {
     pub(super) probing: Probing,
     /// When to write the peers' addresses to the file.
     pub(super) keeping: Keeping,
+    /// The interface's addresses, once an exchange of post-quantum keys needs them.
+    #[cfg(feature = "postquantum")]
+    pub(super) own: Option<super::OwnAddresses>,
     /// Silent peers were told already: a pool calls one server after the other, again and again.
     pub(super) is_told: bool,
 }
@@ -195,6 +198,8 @@ impl Machine {
             floor: Floor::default(),
             probing: Probing::default(),
             keeping: Keeping::default(),
+            #[cfg(feature = "postquantum")]
+            own: None,
             is_told: false,
         }
     }
@@ -285,8 +290,20 @@ impl Machine {
             Event::Call(peers) => self.call(peers, cx),
             Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, cx),
             Event::ProbePaths(plan) => self.probe_paths(plan, cx),
-            Event::Message(id, bytes) => self.probe_answered(id, &bytes, cx),
+            Event::Message(id, bytes) => {
+                #[cfg(feature = "postquantum")]
+                if self.exchange_message(id, &bytes, cx) {
+                    return;
+                }
+                self.probe_answered(id, &bytes, cx);
+            }
+            #[cfg(feature = "postquantum")]
+            Event::Computed(id, outcome) => self.computed(id, outcome, cx),
             Event::NetworkChanged => {
+                #[cfg(feature = "postquantum")]
+                {
+                    self.own = None;
+                }
                 self.recheck.get_or_insert(cx.now.monotonic + SETTLE);
             }
             Event::LinksChanged => self.read_lines(cx),
@@ -295,6 +312,8 @@ impl Machine {
                 if std::mem::replace(&mut self.mtu, mtu) != mtu {
                     // Another program may have set the MTU.
                     cx.host.look_at_path();
+                    #[cfg(feature = "postquantum")]
+                    self.follow_all_post_quantum(cx);
                 }
                 self.link(up, cx);
             }
@@ -544,31 +563,6 @@ mod tests {
         let said = said.into_iter();
         let said = said.filter(|it| cfg!(feature = "server") || !it.contains("is removed"));
         assert!(host.said.iter().eq(said), "{:?}", host.said);
-    }
-
-    #[cfg(feature = "postquantum")]
-    #[test]
-    fn a_policy_that_is_not_enforced_is_refused() {
-        use config::postquantum::{Policy, PostQuantum};
-        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
-        let mut host = FakeHost::new(plane.clone());
-        let mut machine = Machine::new(Now::read(), 1);
-        let mut cx = Cx::new(Now::read(), &*plane, &mut host);
-        for policy in Policy::ALL {
-            let set = SetDevice {
-                peers: vec![SetPeer {
-                    public_key: Key32::new([7; 32]),
-                    post_quantum: Some(PostQuantum {
-                        policy,
-                        target: None,
-                    }),
-                    ..SetPeer::default()
-                }],
-                ..SetDevice::default()
-            };
-            let outcome = machine.configure(&set, &mut cx);
-            assert_eq!(outcome.is_err(), policy == Policy::Require, "{policy:?}");
-        }
     }
 
     /// The kernel is asked at most twice a minute, however often events come.

@@ -27,6 +27,9 @@ pub(super) struct PeerEntry {
     moved_to: Option<SocketAddr>,
     /// How long packets to the peer may be, once that is probed.
     pub(super) path: Option<Box<Path>>,
+    /// The exchange of post-quantum keys, unless it is off.
+    #[cfg(feature = "postquantum")]
+    pub(super) post_quantum: Option<Box<super::postquantum::Carried>>,
 }
 
 /// The answers of its peers that an interface has had.
@@ -105,7 +108,7 @@ impl Silence {
     }
 
     /// Whether nothing came from the peer since it last began a handshake.
-    fn is_last(&self, received: Option<Instant>) -> bool {
+    pub(super) fn is_last(&self, received: Option<Instant>) -> bool {
         self.called.is_some_and(|(at, _)| received <= Some(at))
     }
 
@@ -149,6 +152,8 @@ impl PeerEntry {
             configured: None,
             moved_to: None,
             path: None,
+            #[cfg(feature = "postquantum")]
+            post_quantum: None,
         }
     }
 

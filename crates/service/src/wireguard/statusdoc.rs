@@ -50,6 +50,10 @@ impl Interface {
                 order: reorders.then(|| lines::order_status(&known)),
                 ..PeerStatus::default()
             };
+            #[cfg(feature = "postquantum")]
+            if let Some((name, is_hybrid)) = self.machine.protection(*id) {
+                (peer.key_exchange, peer.post_quantum) = (Some(name.to_owned()), Some(is_hybrid));
+            }
             let times = moved.times;
             peer.set_heard(p.silence.heard(times.last_received), None, now);
             if let Some(since) = times.unanswered_since.filter(|at| now > *at + ANSWERED) {
