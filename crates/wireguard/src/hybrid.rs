@@ -403,8 +403,9 @@ mod tests {
         responder
             .verify(&static_static, &sealed, &mut [0; TAG_LEN])
             .unwrap();
+        let base = ends[0].base();
         let (under, key) = ends[1].answer();
-        assert_ne!(under, ends[0].base());
+        assert_ne!(under, base);
         let theirs = responder
             .respond(&other_ephemeral, key, &[], &mut answer)
             .unwrap();

@@ -194,13 +194,8 @@ fn handshakes_and_data_of_every_generation() {
         let response = Response::parse(&typed).unwrap();
         assert_eq!(response.receiver, SENDER);
         let keys = initiator
-            .finish(
-                &own,
-                &preshared,
-                &PublicKey::from(response.ephemeral),
-                &response.sealed_nothing,
-                &mut [0; TAG_LEN],
-            )
+            .agree(&own, &PublicKey::from(response.ephemeral))
+            .and_then(|it| it.finish(&preshared, &response.sealed_nothing, &mut [0; TAG_LEN]))
             .unwrap();
         assert!(keys.from_initiator == case.key("key_i2r"));
         assert!(keys.from_responder == case.key("key_r2i"));
