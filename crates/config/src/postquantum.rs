@@ -16,6 +16,10 @@ use crate::tunnel::Peer;
 /// Default UDP port of the exchange inside the tunnel, the same at both ends.
 pub const PORT: u16 = 51_819;
 
+/// Whether the tunnels of this build exchange keys. Otherwise they refuse `require`, `peer add` writes no policy, and only
+/// `millrace pq serve` reads one.
+pub const SERVED: bool = false;
+
 /// Keys of a peer.
 pub(crate) const KEYS: &[Key<PostQuantum>] = &[
     Key {
@@ -24,12 +28,19 @@ pub(crate) const KEYS: &[Key<PostQuantum>] = &[
             let policy = Policy::ALL.into_iter().find(|it| it.as_str() == value);
             let wanted = "must be `off`, `prefer` or `require`";
             store(&mut it.policy, policy.ok_or(wanted))?;
-            Ok(match it.policy {
-                Policy::Require => {
-                    "no packet passes until the peer takes part in the exchange".to_owned()
+            let remark = match it.policy {
+                Policy::Require if SERVED => {
+                    "no packet passes until the peer takes part in the exchange"
                 }
-                Policy::Off | Policy::Prefer => String::new(),
-            })
+                Policy::Require => {
+                    "`millrace pq serve` takes it for `prefer`; a tunnel of this build refuses it"
+                }
+                Policy::Prefer if !SERVED => {
+                    "only `millrace pq serve` uses it; a tunnel of this build exchanges no keys"
+                }
+                Policy::Off | Policy::Prefer => "",
+            };
+            Ok(remark.to_owned())
         },
         show: |it| texts((it.policy != Policy::Off).then_some(it.policy.as_str())),
     },

@@ -6,7 +6,7 @@ use super::peers::PeerEntry;
 #[cfg(feature = "amnezia")]
 use config::amnezia::Change;
 #[cfg(feature = "postquantum")]
-use config::postquantum::Policy;
+use config::postquantum::{Policy, SERVED};
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
@@ -143,11 +143,12 @@ impl Machine {
             return Ok(());
         }
         #[cfg(feature = "postquantum")]
-        if set
-            .post_quantum
-            .is_some_and(|it| it.policy == Policy::Require)
+        if !SERVED
+            && set
+                .post_quantum
+                .is_some_and(|it| it.policy == Policy::Require)
         {
-            let words = "PostQuantum = require is not enforced yet; remove the line";
+            let words = "this build cannot enforce PostQuantum = require; remove the line";
             return refused(EINVAL, words.to_owned());
         }
         let id = match known {
