@@ -7,7 +7,7 @@ use config::permissions::Permissions;
 use config::postquantum::{PORT, Policy};
 use config::types::is_ifname;
 use config::wgquick;
-use service::companion::{self, Member, Options, Terms};
+use service::companion::{self, Member, Options};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ pub(crate) fn command() -> Command {
         ))
         .arg(flag(
             "all",
-            "Offer keys to every peer, also without `#! PostQuantum` in the file",
+            "Offer keys to every peer in the file, also without `#! PostQuantum`",
         ))
         .arg(
             option(
@@ -56,28 +56,19 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         return Err(format!("{ifname:?} is not the name of an interface").into());
     }
     arguments::log_to_file(matches)?;
-    let given = arguments::file(matches, "file");
     let default = PathBuf::from(format!("/etc/wireguard/{ifname}.conf"));
+    let path = arguments::file(matches, "file").unwrap_or(&default);
     let all = matches.get_flag("all");
-    let terms = || match given {
-        Some(path) => terms(path, all),
-        // With --all, an interface may do without a file.
-        None if all && !default.exists() => Ok(Terms {
-            members: Vec::new(),
-            all,
-        }),
-        None => terms(&default, all),
-    };
     companion::run(&Options {
         ifname: ifname.to_owned(),
         port: matches.get_one("port").copied().unwrap_or(PORT),
-        terms: &terms,
+        members: &|| members(path, all),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads the peers that take part from the interface's file.
-fn terms(path: &Path, all: bool) -> Result<Terms, String> {
+fn members(path: &Path, all: bool) -> Result<Vec<Member>, String> {
     let shown = path.display();
     let import = wgquick::read(path, Permissions::ALL).map_err(|error| error.to_string())?;
     let (tunnel, _) = import.into_tunnel().map_err(|error| error.to_string())?;
@@ -99,10 +90,7 @@ fn terms(path: &Path, all: bool) -> Result<Terms, String> {
             settings,
         })
     });
-    Ok(Terms {
-        members: members.collect(),
-        all,
-    })
+    Ok(members.collect())
 }
 
 #[cfg(test)]
@@ -119,13 +107,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("wg0.conf");
         std::fs::write(&path, FILE).unwrap();
-        let some = terms(&path, false).unwrap();
-        assert_eq!(some.members.len(), 1);
-        assert!(!some.members[0].preshared_key.is_zero());
-        assert_eq!(terms(&path, true).unwrap().members.len(), 2);
+        let some = members(&path, false).unwrap();
+        assert_eq!(some.len(), 1);
+        assert!(!some[0].preshared_key.is_zero());
+        assert_eq!(members(&path, true).unwrap().len(), 2);
         std::fs::write(&path, FILE.replace("[Peer]", "SaveConfig = true\n[Peer]")).unwrap();
-        let refused = terms(&path, true).unwrap_err();
+        let refused = members(&path, true).unwrap_err();
         assert!(refused.contains("SaveConfig"), "{refused}");
-        assert!(terms(&directory.path().join("none.conf"), true).is_err());
+        assert!(members(&directory.path().join("none.conf"), true).is_err());
     }
 }

@@ -24,12 +24,11 @@ pub(crate) const KEYS: &[Key<PostQuantum>] = &[
             let policy = Policy::ALL.into_iter().find(|it| it.as_str() == value);
             let wanted = "must be `off`, `prefer` or `require`";
             store(&mut it.policy, policy.ok_or(wanted))?;
-            Ok(match it.policy {
-                Policy::Require => {
-                    "no packet passes until the peer takes part in the exchange".to_owned()
-                }
-                Policy::Off | Policy::Prefer => String::new(),
-            })
+            let remark = match it.policy {
+                Policy::Require => "no packet passes until the peer takes part in the exchange",
+                Policy::Off | Policy::Prefer => "",
+            };
+            Ok(remark.to_owned())
         },
         show: |it| texts((it.policy != Policy::Off).then_some(it.policy.as_str())),
     },

@@ -8,6 +8,7 @@
 mod interface;
 mod peers;
 mod socket;
+mod stall;
 mod table;
 
 use crate::watchdog::Watchdog;
@@ -31,7 +32,7 @@ const SOCKETS: u64 = 1;
 /// Time between two looks at the interface.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Time until a look while a key was just set, or an exchange runs.
+/// Time until the next look after a change, and while handshakes seem to fail.
 const LOOK_SOON: Duration = Duration::from_secs(1);
 
 /// Datagrams that are read in a row.
@@ -49,10 +50,13 @@ pub enum CompanionError {
     /// The interface's MTU could not be read.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// The interface's file cannot be used.
+    #[error("{0}")]
+    File(String),
     /// No peer takes part.
     #[error(
         "no peer of {0} takes part; write `#! PostQuantum = prefer` below its [Peer] in the interface's file, or \
-         give --all"
+         give --all for every peer in the file"
     )]
     NoPeer(String),
     /// An operation on sockets or signals failed.
@@ -70,23 +74,14 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> CompanionError
     move |source| CompanionError::Io { what, source }
 }
 
-/// The file's part of the configuration.
-#[derive(Debug)]
-pub struct Terms {
-    /// Peers that the file names, with their settings.
-    pub members: Vec<Member>,
-    /// Whether peers take part that the file does not name.
-    pub all: bool,
-}
-
 /// Options of a companion.
 pub struct Options<'a> {
     /// The interface.
     pub ifname: String,
     /// UDP port of the exchange at this end.
     pub port: u16,
-    /// Reads the file, at the start and on SIGHUP.
-    pub terms: &'a dyn Fn() -> Result<Terms, String>,
+    /// Reads the peers that take part from the file, at the start and on SIGHUP.
+    pub members: &'a dyn Fn() -> Result<Vec<Member>, String>,
 }
 
 /// Runs a companion until a signal stops it.
@@ -133,16 +128,15 @@ impl<'a> Companion<'a> {
                 poller.add(socket, token).map_err(io_error("epoll"))?;
             }
         }
-        let terms = (options.terms)().map_err(io::Error::other);
-        let terms = terms.map_err(io_error("the interface's file"))?;
-        let mut peers = Peers::new(ifname, room, terms);
+        let members = (options.members)().map_err(CompanionError::File)?;
+        let mut peers = Peers::new(ifname, room, members);
         let now = Instant::now();
         // Only setting a kernel's key needs a privilege from here on. Datagrams come from strangers behind the peers.
         match interface {
             Interface::Kernel(_) => privileges::keep_network_in_this_thread(),
             Interface::Program(_) => privileges::confine_this_thread(),
         }
-        let actions = peers.look(interface.read()?, (now, SystemTime::now()));
+        let actions = peers.look(&interface.read()?, (now, SystemTime::now()));
         if peers.is_empty() {
             return Err(CompanionError::NoPeer(ifname.clone()));
         }
@@ -197,9 +191,9 @@ impl<'a> Companion<'a> {
     fn look(&mut self) -> Result<(), CompanionError> {
         let device = self.interface.read()?;
         let now = Instant::now();
-        let actions = self.peers.look(device, (now, SystemTime::now()));
+        let actions = self.peers.look(&device, (now, SystemTime::now()));
         self.carry_out(actions)?;
-        let soon = self.peers.is_busy();
+        let soon = self.peers.may_stall();
         self.look_at = now + if soon { LOOK_SOON } else { LOOK };
         Ok(())
     }
@@ -246,9 +240,9 @@ impl<'a> Companion<'a> {
     /// Handles SIGHUP. If the file cannot be read, everything continues as before.
     fn reload(&mut self) {
         logging::reopen();
-        match (self.options.terms)() {
-            Ok(terms) => {
-                self.peers.set_terms(terms);
+        match (self.options.members)() {
+            Ok(members) => {
+                self.peers.set_members(members);
                 self.look_at = Instant::now();
                 log::info!("{}: the file was read again", self.options.ifname);
             }

@@ -24,10 +24,10 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// The line that permits post-quantum keys in a new client's file and in its section at the server.
-const PREFER: &str = match cfg!(feature = "postquantum") {
-    true => "#! PostQuantum = prefer\n",
-    false => "",
-};
+#[cfg(feature = "postquantum")]
+const PREFER: &str = "#! PostQuantum = prefer\n";
+#[cfg(not(feature = "postquantum"))]
+const PREFER: &str = "";
 
 /// A server's file.
 struct File {
@@ -318,8 +318,8 @@ impl Client {
     /// The line for the policy of post-quantum keys that the client's newest section has.
     fn post_quantum(&self, file: &str) -> Cow<'static, str> {
         match self.newest().setting(file, "PostQuantum") {
-            Some(policy) if !PREFER.is_empty() => format!("#! PostQuantum = {policy}\n").into(),
-            _ => PREFER.into(),
+            Some(policy) => format!("#! PostQuantum = {policy}\n").into(),
+            None => PREFER.into(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The peers that take part: their exchanges, and what the last look at the interface has shown of them.
 
-use super::Terms;
 use super::interface::{self, Device};
+use super::stall::Stall;
 use super::table::Table;
 use config::postquantum::{PORT, PostQuantum};
 use config::types::{AllowedIp, Key32, family_bits};
@@ -17,6 +17,10 @@ const SESSION: Duration = Duration::from_secs(180);
 /// Time in which handshakes lead to no session, after which another key takes its turn: at the end with the greater
 /// public key, and at the other. The ends never change keys in step, and so meet.
 const STALL: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(20)];
+
+/// Time after a key was set in which a session may begin under the key before: whoever answers a handshake chooses the
+/// key first, and the caller may wait this long for the answer.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// Encapsulations a second for all peers.
 const ENCAPSULATIONS: u32 = 100;
@@ -47,14 +51,14 @@ struct Peer {
     target: SocketAddr,
     /// The name of the key that the interface holds.
     held: KeyId,
-    /// When the key was set, since 1970.
-    set: Duration,
+    /// From when on sessions are surely under that key, since 1970.
+    counts: Duration,
     last_handshake: Duration,
-    bytes: [u64; 2],
-    /// When another key takes its turn, if handshakes lead to no session until then.
+    stall: Stall,
+    /// How long handshakes may fail before another key takes its turn.
     turn: Duration,
-    /// Since when handshakes lead to no session.
-    stalls: Option<Instant>,
+    /// Handshakes have failed: the next key that is set takes its turn.
+    is_turn: bool,
     /// The last state in the log: whether the session is protected.
     told: Option<bool>,
 }
@@ -64,7 +68,7 @@ pub(super) struct Peers {
     ifname: String,
     /// Bytes of the longest UDP payload.
     room: usize,
-    terms: Terms,
+    members: Vec<Member>,
     peers: HashMap<Key32, Peer>,
     /// Public keys of all peers of the interface, in the order of the table's places, with their ranges.
     order: Vec<(Key32, Vec<AllowedIp>)>,
@@ -74,11 +78,11 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub(super) fn new(ifname: &str, room: usize, terms: Terms) -> Self {
+    pub(super) fn new(ifname: &str, room: usize, members: Vec<Member>) -> Self {
         Self {
             ifname: ifname.to_owned(),
             room,
-            terms,
+            members,
             peers: HashMap::new(),
             order: Vec::new(),
             table: Table::default(),
@@ -86,8 +90,8 @@ impl Peers {
         }
     }
 
-    pub(super) fn set_terms(&mut self, terms: Terms) {
-        self.terms = terms;
+    pub(super) fn set_members(&mut self, members: Vec<Member>) {
+        self.members = members;
         // The next look takes over what has changed.
         self.order.clear();
     }
@@ -96,10 +100,9 @@ impl Peers {
         self.peers.is_empty()
     }
 
-    /// Whether a key was set that no handshake has used, or a handshake stalls.
-    pub(super) fn is_busy(&self) -> bool {
-        let mut peers = self.peers.values();
-        peers.any(|it| it.set > it.last_handshake || it.stalls.is_some())
+    /// Whether handshakes of a peer seem to fail.
+    pub(super) fn may_stall(&self) -> bool {
+        self.peers.values().any(|it| it.stall.is_likely())
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -108,13 +111,13 @@ impl Peers {
     }
 
     /// Takes a look at the interface, at this time by both clocks.
-    pub(super) fn look(&mut self, device: Device, now: (Instant, SystemTime)) -> Vec<Action> {
+    pub(super) fn look(&mut self, device: &Device, now: (Instant, SystemTime)) -> Vec<Action> {
         let ranges = |it: &interface::Peer| (it.public_key.clone(), it.allowed_ips.clone());
         let order: Vec<_> = device.peers.iter().map(ranges).collect();
         if order != self.order {
-            self.table = Table::new(&device);
+            self.table = Table::new(device);
             self.order = order;
-            self.change(&device);
+            self.change(device);
         }
         let mut actions = Vec::new();
         for seen in &device.peers {
@@ -135,14 +138,13 @@ impl Peers {
             return;
         };
         let members: HashMap<&Key32, &Member> =
-            (self.terms.members.iter().map(|it| (&it.public_key, it))).collect();
+            (self.members.iter().map(|it| (&it.public_key, it))).collect();
         let mut before = std::mem::take(&mut self.peers);
         for seen in &device.peers {
-            let member = members.get(&seen.public_key);
-            if member.is_none() && !self.terms.all {
+            let Some(member) = members.get(&seen.public_key) else {
                 continue;
-            }
-            let target = member.and_then(|it| it.settings.target);
+            };
+            let target = member.settings.target;
             let Some(target) = target.or_else(|| target_in(&seen.allowed_ips)) else {
                 log::warn!(
                     "{}: peer {}: AllowedIPs has no single address; write PostQuantumAddress into the file",
@@ -151,10 +153,8 @@ impl Peers {
                 );
                 continue;
             };
-            let mut peer = before.remove(&seen.public_key).unwrap_or_else(|| {
-                let base = member.map_or(&seen.preshared_key, |it| &it.preshared_key);
-                Peer::new(own, seen, base, target, self.room)
-            });
+            let mut peer = (before.remove(&seen.public_key))
+                .unwrap_or_else(|| Peer::new(own, seen, &member.preshared_key, target, self.room));
             peer.target = target;
             self.peers.insert(seen.public_key.clone(), peer);
         }
@@ -266,18 +266,23 @@ impl Peer {
             room,
             pad: false,
         });
-        exchange.resume(key(&seen.preshared_key));
         let held = KeyId::of(&key(&seen.preshared_key));
+        // An earlier run may have set the key of an exchange after the last session began.
+        let counts = match held == exchange.base() {
+            true => Duration::ZERO,
+            false => since_1970() + SETTLING,
+        };
+        exchange.resume(key(&seen.preshared_key));
         Self {
             exchange,
             public_key: seen.public_key.clone(),
             target,
             held,
-            set: Duration::ZERO,
+            counts,
             last_handshake: Duration::ZERO,
-            bytes: seen.bytes,
+            stall: Stall::new(seen.bytes, Instant::now()),
             turn: STALL[usize::from(own.as_bytes() < seen.public_key.as_bytes())],
-            stalls: None,
+            is_turn: false,
             told: None,
         }
     }
@@ -285,9 +290,11 @@ impl Peer {
     /// The interface is about to hold this key.
     fn take(&mut self, new: KeyId) {
         self.held = new;
-        self.set = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        self.counts = since_1970();
+        // Handshakes that failed before succeed under the new key only.
+        if !std::mem::take(&mut self.is_turn) {
+            self.counts += SETTLING;
+        }
     }
 
     fn look(
@@ -300,16 +307,14 @@ impl Peer {
         let found = key(&seen.preshared_key);
         let id = KeyId::of(&found);
         if id != self.held {
-            self.replaced(found, id);
+            return self.replaced(found, id, out);
         }
         let age = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = age.saturating_sub(seen.last_handshake);
-        let before = std::mem::replace(&mut self.bytes, seen.bytes);
         if seen.last_handshake > self.last_handshake {
             self.last_handshake = seen.last_handshake;
-            self.stalls = None;
-            // A handshake before the last change of the key was under a key that no longer matters.
-            if age < SESSION && seen.last_handshake >= self.set {
+            self.stall.ended(seen.bytes, now);
+            if age < SESSION && seen.last_handshake >= self.counts {
                 let session = Session {
                     initiator: true,
                     under: self.held,
@@ -318,31 +323,24 @@ impl Peer {
                 self.exchange.session(session, now, out);
                 self.tell(ifname);
             }
-            return;
-        }
-        // A data packet of WireGuard has a multiple of 16 bytes, and a message of a handshake has not.
-        let is_handshake = seen.bytes.iter().zip(before).any(|(now, before)| {
-            let grown = now.wrapping_sub(before);
-            grown > 0 && (age >= SESSION || !grown.is_multiple_of(16))
-        });
-        match self.stalls {
-            Some(since) if is_handshake && now >= since + self.turn => {
-                self.stalls = None;
-                self.exchange.stalled(out);
-            }
-            None if is_handshake => self.stalls = Some(now),
-            _ => {}
+        } else if self.stall.look(seen.bytes, age >= SESSION, self.turn, now) {
+            self.exchange.stalled(out);
+            self.is_turn = !out.is_empty();
         }
     }
 
-    /// Another program has set a key: one of the exchange's, as `wg syncconf` does, or a new one of the user.
-    fn replaced(&mut self, found: Key, id: KeyId) {
-        if !self.exchange.candidates().any(|(known, _)| known == id) {
+    /// Another program has set a key. The configured one, as by `wg syncconf`, gives way to that of the last exchange;
+    /// one that was unknown is the configured one from now on.
+    fn replaced(&mut self, found: Key, id: KeyId, out: &mut Vec<Effect>) {
+        let is_known = self.exchange.candidates().any(|(known, _)| known == id);
+        if !is_known {
             self.exchange.set_base(found.clone());
         }
         self.exchange.resume(found);
-        // In doubt a handshake was under this key: never under one of an exchange.
         self.held = id;
+        if is_known && id == self.exchange.base() {
+            self.exchange.stalled(out);
+        }
     }
 
     /// Logs whether the session is protected, if that has changed.
@@ -358,6 +356,12 @@ impl Peer {
         };
         log::info!("{ifname}: peer {}: {words}", self.public_key.short());
     }
+}
+
+/// The wall clock, since 1970.
+fn since_1970() -> Duration {
+    let age = SystemTime::now().duration_since(UNIX_EPOCH);
+    age.unwrap_or_default()
 }
 
 fn key(key: &Key32) -> Key {

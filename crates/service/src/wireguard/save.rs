@@ -10,7 +10,7 @@ use config::types::Host;
 use config::uapi::{DeviceState, PeerState};
 
 /// Returns the file's model with settings that `wg` may have changed: keys, port, mark and peers. All other settings
-/// are the file's.
+/// are the file's. A preshared key is the configured one: [`PeerState`] never has the key of an exchange.
 ///
 /// `implied_mark` is a mark that the plan chose, not the file: it is not saved. An endpoint name in the file stays a
 /// name, unlike with wg-quick, so that the next start looks it up again.
