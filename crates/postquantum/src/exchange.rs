@@ -106,6 +106,8 @@ pub struct Exchange {
     room: usize,
     pad: bool,
     base: Named,
+    /// The base key before, under which a handshake may have begun.
+    former_base: Option<KeyId>,
     confirmed: Option<Agreed>,
     next: Option<Box<Next>>,
     pending: Option<Box<Pending>>,
@@ -145,6 +147,7 @@ impl Exchange {
             pad: settings.pad,
             slot: base.id,
             base,
+            former_base: None,
             confirmed: None,
             next: None,
             pending: None,
@@ -169,7 +172,7 @@ impl Exchange {
         if base.id != self.base.id {
             let stale = |it: &mut Box<Pending>| it.previous.id == self.base.id;
             self.pending.take_if(stale);
-            self.base = base;
+            self.former_base = Some(std::mem::replace(&mut self.base, base).id);
         }
     }
 
@@ -250,7 +253,7 @@ impl Exchange {
         self.handshake_at = None;
         let under = |named: &Named| named.id == session.under;
         // A session under a key that is not known any more is protected all the same.
-        let is_base = under(&self.base);
+        let is_base = under(&self.base) || self.former_base == Some(session.under);
         if self.next.as_ref().is_some_and(|it| under(&it.agreed.named)) {
             self.promote(now);
         } else if is_base {

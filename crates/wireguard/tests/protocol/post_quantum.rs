@@ -1,6 +1,9 @@
 //! Post-quantum keys in real handshakes.
 
-use crate::sim::{Event, Sim, secs};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::sim::{Event, Sim, millis, secs};
 use crypto::x25519::PrivateKey;
 use plane::PeerId;
 use wireguard::PostQuantum;
@@ -126,4 +129,84 @@ fn preferred_keys_replace_a_session_that_carries_packets_already() {
             .count
     };
     assert_eq!((count(0, b), count(1, a)), (2, 2));
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % most
+    }
+}
+
+/// Seconds of faults, how long both ends have to recover, and how long recovered ends are watched.
+const FAULTS: u64 = 240;
+const RECOVERY: u64 = 30;
+const WATCHED: u64 = 20;
+
+/// One schedule: loss, delays and power cuts for a time, and packets of users from both ends each second. Every packet
+/// that is sealed is checked against its session.
+fn schedule(seed: u64) {
+    let mut random = Random(seed);
+    let loss = [0, 5, 20, 50][random.below(4) as usize];
+    let delay = [1, 50, 400, 3000][random.below(4) as usize];
+    let faults = Rc::new(Cell::new((loss, delay)));
+    let (mut fate, now) = (Random(!seed), Rc::clone(&faults));
+    let mut sim = Sim::new();
+    sim.link = Box::new(move |_| match now.get() {
+        (loss, _) if fate.below(100) < loss => Vec::new(),
+        (_, delay) => vec![millis(1 + fate.below(delay))],
+    });
+    // Either end may have the greater key.
+    let first = 1 + random.below(2) as u8;
+    let keys = [first, 3 - first].map(|byte| PrivateKey::new([byte; 32]));
+    for key in &keys {
+        sim.host(key.clone());
+    }
+    let (b, a) = sim.join(0, 1);
+    let mut peers = [b, a];
+    for at in 0..2 {
+        set(&mut sim, at, peers[at], REQUIRE);
+    }
+    let mut heard = [0; 2];
+    for second in 0..FAULTS + RECOVERY + WATCHED {
+        if second == FAULTS {
+            faults.set((0, 50));
+        }
+        for at in 0..2 {
+            if second < FAULTS && random.below(150) == 0 {
+                let now = sim.now;
+                sim.hosts[at].restart(keys[at].clone(), now);
+                peers[at] = sim.add(at, 1 - at);
+                set(&mut sim, at, peers[at], REQUIRE);
+            }
+            if second == FAULTS + RECOVERY {
+                heard[at] = users(&sim, at).len();
+            }
+            sim.send(at, peers[at], &second.to_be_bytes());
+            sim.run_for(millis(500));
+        }
+    }
+    for at in 0..2 {
+        let more = users(&sim, at).len() - heard[at];
+        assert!(
+            more as u64 + 2 >= WATCHED,
+            "seed {seed}: end {at} heard {more} packets"
+        );
+        assert_eq!(is_protected(&sim, at, peers[at]), Some(true), "seed {seed}");
+    }
+}
+
+/// Runs 20 schedules; `MILLRACE_SCHEDULES` sets another number.
+#[test]
+fn loss_and_power_cuts_never_cost_protection_and_traffic_returns() {
+    let number = std::env::var("MILLRACE_SCHEDULES");
+    for seed in 0..number.map_or(20, |it| it.parse().unwrap()) {
+        schedule(seed);
+    }
 }

@@ -189,6 +189,10 @@ impl Sim {
         let host = &mut self.hosts[at];
         let plane = host.planes.get_mut(&peer).unwrap();
         let Some(key) = &mut plane.send else { return };
+        assert!(
+            !host::is_barred(key.only_exchange, text),
+            "a user's packet on a session without a post-quantum key"
+        );
         let header = DataHeader {
             receiver: key.remote_index,
             counter: key.counter,

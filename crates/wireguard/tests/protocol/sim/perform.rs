@@ -33,6 +33,10 @@ impl Sim {
                     plane.notes.last_traversal = Some(now);
                 }
                 Output::AddKeys { peer, keys } => {
+                    #[cfg(feature = "postquantum")]
+                    let only_exchange = keys.material.exchange.is_some_and(|it| it.only);
+                    #[cfg(not(feature = "postquantum"))]
+                    let only_exchange = false;
                     let send = SendKey {
                         remote_index: keys.material.remote_index,
                         local_index: keys.session,
@@ -40,6 +44,7 @@ impl Sim {
                         limits: keys.send,
                         counter: 0,
                         reported: false,
+                        only_exchange,
                     };
                     let key = ReceiveKey {
                         peer,
