@@ -10,6 +10,7 @@ use lab::peer::{Keys, RunningPeer};
 use lab::{Host, HostCommand, Process};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The line of the log about a protected session.
 const PROTECTED: &str = "the session has a post-quantum key";
@@ -31,33 +32,54 @@ fn serve<'h>(host: &'h Host, file: &Path) -> HostCommand<'h> {
     command.arg(file)
 }
 
-/// The preshared key of the interface's only peer, as `wg` prints it.
-fn held(host: &Host) -> String {
-    let text = host.output("wg", ["show", WG, "preshared-keys"]).unwrap();
+/// A value of the interface's only peer, as `wg show` prints it.
+fn shown(host: &Host, what: &str) -> String {
+    let text = host.output("wg", ["show", WG, what]).unwrap();
     text.split_whitespace().last().unwrap().to_owned()
 }
 
-/// Ends an interface's session with its peer, whose preshared key becomes `key`: the next packet begins a handshake. `more`
-/// are the peer's other settings.
-fn begin_anew(end: &RunningPeer<'_>, peer: &Keys, key: &str, more: &[&str]) {
-    let peer = &peer.public;
+fn held(host: &Host) -> String {
+    shown(host, "preshared-keys")
+}
+
+/// Ends A's session with B: the next packet begins a handshake. (wireguard-go keeps sessions while its link is down.)
+fn begin_anew(net: &Net, tunnel: &Tunnel<'_>) {
+    let key = held(&net.a);
+    let key = if key == "(none)" { NONE } else { &key };
+    let (at, ranges) = (format!("{}:{PORT_B}", net.link.b4()), format!("{B4}/32"));
+    let peer = &tunnel.keys_b.public;
     let words = [
         "peer",
         peer,
         "remove",
         "peer",
         peer,
+        "endpoint",
+        &at,
+        "allowed-ips",
+        &ranges,
         "preshared-key",
         "/dev/stdin",
     ];
-    end.set_with_input(&[&words, more].concat(), key).unwrap();
+    tunnel.a.set_with_input(&words, key).unwrap();
 }
 
-/// Waits until the companion says that the session is protected; `begin` begins new sessions meanwhile. A session right
-/// after an exchange does not count yet.
-fn protected(net: &Net, process: &Process, begin: &dyn Fn()) {
+/// Sets the preshared key of an interface's only peer, as other programs do.
+fn set(end: &RunningPeer<'_>, peer: &Keys, key: &str) {
+    let words = ["peer", &peer.public, "preshared-key", "/dev/stdin"];
+    end.set_with_input(&words, key).unwrap();
+}
+
+/// Waits until the companion says that the session is protected. A session right after an exchange does not count yet,
+/// so another begins when the companion has had time to look.
+fn protected(net: &Net, tunnel: &Tunnel<'_>, process: &Process) {
     until(PROTECTED, || {
-        begin();
+        let began = shown(&net.a, "latest-handshakes").parse();
+        let age =
+            SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(began.unwrap()));
+        if age.is_ok_and(|age| age > Duration::from_secs(8)) {
+            begin_anew(net, tunnel);
+        }
         pings(&net.a, B4, 2);
         process.stderr().contains(PROTECTED)
     });
@@ -97,14 +119,8 @@ fn two_companions_agree_and_recover() {
     let serve_b = || serve(&net.b, &file_b).spawn().unwrap();
     let b = serve_b();
     agree(&net);
-    let at_b = format!("{}:{PORT_B}", net.link.b4());
-    let ranges_of_b = format!("{B4}/32");
-    let begin = || {
-        let more = ["endpoint", &at_b, "allowed-ips", &ranges_of_b];
-        begin_anew(&tunnel.a, keys_b, &held(&net.a), &more);
-    };
     for companion in [&a, &b] {
-        protected(&net, companion, &begin);
+        protected(&net, &tunnel, companion);
         let status = format!("/proc/{}/status", companion.id());
         let status = fs::read_to_string(status).unwrap();
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
@@ -112,25 +128,25 @@ fn two_companions_agree_and_recover() {
 
     // `wg syncconf` restores the file's key, and the companion the last exchange's.
     let key = held(&net.a);
-    let words = ["peer", &keys_b.public, "preshared-key", "/dev/stdin"];
-    tunnel.a.set_with_input(&words, NONE).unwrap();
+    set(&tunnel.a, keys_b, NONE);
     until("the exchange's key is back", || held(&net.a) == key);
 
     // A companion that starts again finds its key in the interface.
     drop(b);
     let b = serve_b();
-    protected(&net, &b, &begin);
-    assert_eq!(held(&net.b), key);
+    protected(&net, &tunnel, &b);
 
     // The called end loses the keys and its sessions, as after a power cut.
     drop(b);
-    let ranges_of_a = format!("{A4}/32");
-    begin_anew(&tunnel.b, keys_a, NONE, &["allowed-ips", &ranges_of_a]);
-    begin();
+    let ranges = format!("{A4}/32");
+    let (peer, ranges) = (&keys_a.public, ["allowed-ips", &ranges]);
+    let words = [&["peer", peer, "remove", "peer", peer], &ranges[..]].concat();
+    tunnel.b.set_with_input(&words, "").unwrap();
+    begin_anew(&net, &tunnel);
     let b = serve_b();
     reaches(&net.a, B4);
     agree(&net);
-    protected(&net, &b, &begin);
+    protected(&net, &tunnel, &b);
 }
 
 #[test]

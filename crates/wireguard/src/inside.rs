@@ -133,23 +133,18 @@ mod tests {
     #[test]
     fn packets_are_read_as_they_were_written_and_checksums_are_right() {
         let payload = [&b"MRPQ"[..], &[7; 45]].concat();
-        for pair in 0..2 {
+        for (pair, (from, to)) in PAIRS.iter().enumerate() {
             let mut packet = message(&payload, pair);
             let header = packet.len() - UDP_HEADER - payload.len();
-            let addresses = if header == 20 { 12 } else { 8 };
-            let start = u32::from(sum(0, &packet[addresses..header]));
+            let pseudo = if header == 20 { 12 } else { 8 };
+            let start = u32::from(sum(0, &packet[pseudo..header]));
             let start = start + u32::from(UDP) + (UDP_HEADER + payload.len()) as u32;
             assert_eq!(sum(start, &packet[header..]), 0xffff);
             packet.resize(packet.len() + 15, 0);
             let read = Inside::parse(&packet, PORT).unwrap();
             assert_eq!(read.payload, payload);
-            assert_eq!(
-                (read.from, read.to),
-                (
-                    PAIRS[pair].0.parse().unwrap(),
-                    PAIRS[pair].1.parse().unwrap()
-                )
-            );
+            let addresses = (from.parse().unwrap(), to.parse().unwrap());
+            assert_eq!((read.from, read.to), addresses);
             assert!(!is_exchange(&packet, PORT + 1));
             let other = message(&[b'x'; 49], pair);
             assert!(!is_exchange(&other, PORT));

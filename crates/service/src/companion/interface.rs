@@ -31,10 +31,8 @@ pub enum InterfaceError {
         "{0} is no WireGuard interface: neither the kernel nor a program in {UAPI} has it; bring it up first"
     )]
     Other(String),
-    /// Millrace serves the interface, and exchanges keys itself.
-    #[error(
-        "{0} is served by Millrace, which exchanges keys itself; write `#! PostQuantum = prefer` into its file"
-    )]
+    /// Millrace serves the interface.
+    #[error("{0} is served by Millrace itself; name an interface of the kernel or another program")]
     Millrace(String),
     /// The program's socket failed.
     #[error("{path}: {source}")]

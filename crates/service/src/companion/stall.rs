@@ -106,19 +106,22 @@ fn seen((received, sent): (u64, u64), is_over: bool, is_silent: bool) -> Seen {
         (0, 0) => Seen::Nothing,
         _ if is_over => Seen::Handshake,
         (0, sent) if sent.is_multiple_of(BLOCK) => Seen::Nothing,
-        (0, _) if is_silent => Seen::Handshake,
+        // Nothing but initiations, or data as well, which may fill the MTU.
+        (0, sent) if is_silent || initiations(sent).is_some() => Seen::Handshake,
         (0, _) => Seen::Unclear,
-        _ => {
-            let count = received / INITIATION;
-            let is_whole = received.is_multiple_of(INITIATION);
-            match is_whole && count <= INITIATIONS {
-                true if has_answers(count) => Seen::Handshake,
-                // Data of just this length, or an initiation of this end, too.
-                true => Seen::Unclear,
-                false => Seen::Data,
-            }
-        }
+        (received, _) => match initiations(received) {
+            Some(count) if has_answers(count) => Seen::Handshake,
+            // Data of just this length, or an initiation of this end as well.
+            Some(_) => Seen::Unclear,
+            None => Seen::Data,
+        },
     }
+}
+
+/// How many initiations these bytes are, if they may be nothing else.
+fn initiations(bytes: u64) -> Option<u64> {
+    let count = bytes / INITIATION;
+    (bytes.is_multiple_of(INITIATION) && count <= INITIATIONS).then_some(count)
 }
 
 #[cfg(test)]
@@ -146,10 +149,13 @@ mod tests {
         let mut stall = Stall::new([7000, 3000], start);
         assert_eq!(until_stalled(&mut stall, start, &answers), Some(11));
         assert!(!stall.is_likely());
-        // The end that asks waits until the peer has been silent long enough.
         let asks = [[0; 2], [0, INITIATION], [0; 2], [0; 2], [0; 2]];
         let mut stall = Stall::new([7000, 3000], start);
-        assert_eq!(until_stalled(&mut stall, start, &asks), Some(26));
+        assert_eq!(until_stalled(&mut stall, start, &asks), Some(11));
+        // With an upload, an end that asks waits until the peer has been silent long enough.
+        let uploads = [[0; 2], [0, INITIATION + FULL], [0; 2], [0; 2], [0; 2]];
+        let mut stall = Stall::new([7000, 3000], start);
+        assert_eq!(until_stalled(&mut stall, start, &uploads), Some(26));
         // Both ask: some looks see both handshakes, and others one.
         let both = [
             [INITIATION, ANSWER + INITIATION],
