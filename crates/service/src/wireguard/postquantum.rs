@@ -7,7 +7,7 @@ use ::postquantum::{Outcome, Peer};
 use config::postquantum::{PORT, Policy, PostQuantum};
 use config::types::{AllowedIp, family_bits};
 use plane::PeerId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use wireguard::inside::{HEADERS_MAX, Inside};
@@ -64,14 +64,15 @@ impl Carried {
 
 /// The addresses, each after one of ours, at which a peer may be inside the tunnel; the likeliest first. A Millrace takes
 /// datagrams of an exchange to any address; a companion has the one of its interface.
-fn candidates<'a>(
+fn candidates(
     target: Option<IpAddr>,
     own: &[(IpAddr, u8)],
-    ranges: impl Iterator<Item = &'a AllowedIp> + Clone,
+    ranges: &BTreeSet<AllowedIp>,
 ) -> Vec<(IpAddr, IpAddr)> {
-    let is_peers = |addr: &IpAddr| ranges.clone().any(|range| range.contains(*addr));
-    let hosts = ranges.clone();
-    let hosts = hosts.filter(|range| range.prefix() == family_bits(range.addr()));
+    let is_peers = |addr: &IpAddr| ranges.iter().any(|range| range.contains(*addr));
+    let hosts = ranges
+        .iter()
+        .filter(|range| range.prefix() == family_bits(range.addr()));
     let networks = own.iter().map(|(addr, prefix)| first_host(*addr, *prefix));
     let around = own.iter().map(|(addr, _)| {
         let prefix = AROUND[usize::from(addr.is_ipv6())];
@@ -213,7 +214,7 @@ impl Machine {
         };
         let target = carried.settings.target.map(|it| it.ip());
         let own = self.own.as_deref().unwrap_or_default();
-        let candidates = candidates(target, own, entry.allowed_ips.iter());
+        let candidates = candidates(target, own, &entry.allowed_ips);
         let way = carried.way(&candidates, cx.now.monotonic);
         let packet = way.and_then(|(from, to)| {
             let inside = Inside { from, to, payload };

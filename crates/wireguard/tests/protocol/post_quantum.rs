@@ -170,7 +170,7 @@ fn schedule(seed: u64) {
     }
     let (b, a) = sim.join(0, 1);
     let mut peers = [b, a];
-    for at in 0..2 {
+    for at in [0, 1] {
         set(&mut sim, at, peers[at], REQUIRE);
     }
     let mut heard = [0; 2];
@@ -178,7 +178,7 @@ fn schedule(seed: u64) {
         if second == FAULTS {
             faults.set((0, 50));
         }
-        for at in 0..2 {
+        for at in [0, 1] {
             if second < FAULTS && random.below(150) == 0 {
                 let now = sim.now;
                 sim.hosts[at].restart(keys[at].clone(), now);
@@ -192,7 +192,7 @@ fn schedule(seed: u64) {
             sim.run_for(millis(500));
         }
     }
-    for at in 0..2 {
+    for at in [0, 1] {
         let more = users(&sim, at).len() - heard[at];
         assert!(
             more as u64 + 2 >= WATCHED,

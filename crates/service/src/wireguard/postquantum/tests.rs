@@ -15,9 +15,9 @@ fn addresses(target: Option<&str>, own: &[(&str, u8)], ranges: &[&str]) -> Vec<S
         .iter()
         .map(|(ip, prefix)| (ip.parse().unwrap(), *prefix))
         .collect();
-    let ranges: Vec<AllowedIp> = ranges.iter().map(|it| it.parse().unwrap()).collect();
+    let ranges: BTreeSet<AllowedIp> = ranges.iter().map(|it| it.parse().unwrap()).collect();
     let target = target.map(|it| it.parse().unwrap());
-    let pairs = candidates(target, &own, ranges.iter());
+    let pairs = candidates(target, &own, &ranges);
     pairs
         .iter()
         .map(|(from, to)| format!("{from} {to}"))
