@@ -10,7 +10,7 @@ mod world;
 
 use world::{Kind, World};
 
-/// Worlds of each kind; `MILLRACE_WORLDS` sets another number. All kinds were run with 10,000.
+/// Worlds of each kind; `MILLRACE_WORLDS` sets another number.
 fn seeds() -> std::ops::Range<u64> {
     let number = std::env::var("MILLRACE_WORLDS");
     0..number.map_or(100, |it| it.parse().unwrap())
