@@ -15,6 +15,7 @@ fn keys() -> DataKeys {
         remote_index: 7,
         seal: key(1),
         open: key(1),
+        exchange: None,
     }
 }
 

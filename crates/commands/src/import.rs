@@ -42,7 +42,7 @@ const SCRATCH: &str = "/run/millrace";
 const STANDARD_INPUT: &str = "-";
 
 /// The name of a link in messages.
-const LINK: &str = "link";
+pub(crate) const LINK: &str = "link";
 
 /// File name endings of tunnels.
 const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
@@ -240,12 +240,11 @@ fn import(
             None => (read(source, piped)?, None),
         },
     };
-    let linked = unlinked(&text)?;
-    let kept = match &linked {
-        Some(text) => place(to, &name, Path::new(LINK), text),
-        None => place(to, &name, source, &text),
+    let (text, form) = match unlinked(&text)? {
+        Some(text) => (text, Path::new(LINK)),
+        None => (text, source),
     };
-    let text = linked.unwrap_or(text);
+    let kept = place(to, &name, form, &text);
     may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
     #[cfg(feature = "policy")]
     let (prepared, device) = match matches.get_flag("for-policy") {
@@ -344,7 +343,7 @@ const fn link_of(_: &Path) -> Option<&str> {
 
 /// The file in a link or in a series of QR codes; `None` for any other text.
 #[cfg(feature = "amnezia")]
-fn unlinked(text: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
+pub(crate) fn unlinked(text: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
     use config::amnezia::link;
     let linked = link::is_link(text).then(|| link::read(text));
     Ok(linked.transpose()?)
@@ -352,7 +351,7 @@ fn unlinked(text: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
 
 /// This build reads no links.
 #[cfg(not(feature = "amnezia"))]
-const fn unlinked(_: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
+pub(crate) const fn unlinked(_: &str) -> Result<Option<Zeroizing<String>>, ImportingError> {
     Ok(None)
 }
 
@@ -429,6 +428,38 @@ pub(crate) fn may_keep(kept: &Path, permissions: Permissions) -> Result<(), Impo
         Some(password) if !permissions.files() => Err(ImportingError::Password(password)),
         _ => Ok(()),
     }
+}
+
+/// Judges a page's file on its own, as the page's user must not see the router's files. `is_interface` if netifd is to
+/// run the tunnel.
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
+pub(crate) fn judge_alone(
+    kept: &Path,
+    text: &str,
+    is_interface: bool,
+) -> Result<Judged, ImportError> {
+    let kind = Kind::of(kept, text.as_bytes());
+    let arguments = check::Arguments {
+        file: kept.to_owned(),
+        alone: true,
+        ..check::Arguments::default()
+    };
+    let mut judged = check::judge_bytes(kind, text.as_bytes(), &arguments)?;
+    // A relay's file gives no tunnel.
+    judged.usable &= kind != Kind::Relay;
+    // Interfaces run no scripts, so a server that depends on them cannot work.
+    #[cfg(feature = "openwrt")]
+    if judged.usable
+        && is_interface
+        && kind == Kind::OpenVpn
+        && let Err(reason) = crate::netifd::notes_of(text.as_bytes(), kept, arguments.permissions)
+    {
+        judged.usable = false;
+        judged.report.refuse(&reason);
+    }
+    #[cfg(not(feature = "openwrt"))]
+    let _ = is_interface;
+    Ok(judged)
 }
 
 /// Writes the file without the lines that the report refuses, if it still gives a tunnel. An OpenVPN tunnel whose name is

@@ -46,6 +46,8 @@ mod peer;
 mod policy;
 #[cfg(feature = "server")]
 mod pool;
+#[cfg(feature = "postquantum")]
+mod pq;
 mod profile;
 mod reload;
 mod restart;
@@ -157,12 +159,16 @@ pub fn run() -> ExitCode {
     // A tunnel that was started by hand reports when its peer goes and comes back.
     let quiet = match matches.subcommand_name() {
         // netifd's output goes to the system log.
-        Some("netifd") => "warn,service=info,host::strangers=info,commands=info",
+        Some("netifd") => "warn,service=info,host::mtu=info,host::strangers=info,commands=info",
         Some("up") => {
-            "warn,service::wireguard=info,service::pptp=info,service::clients=info,host::strangers=info,commands=info"
+            "warn,service::wireguard=info,service::pptp=info,service::clients=info,host::mtu=info,host::strangers=info,commands=info"
         }
+        #[cfg(feature = "amnezia")]
+        Some("wireguard") => "warn,host::mtu=info",
         Some("relay") => "warn,service::relay=info,host::strangers=info,commands=info",
         Some("guard" | "policy" | "forward") => "warn,steer=info",
+        #[cfg(feature = "postquantum")]
+        Some("pq") => "warn,service::companion=info,commands=info",
         Some("alerts") => "warn,commands::alerts=info",
         _ => "warn",
     };

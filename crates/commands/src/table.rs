@@ -72,6 +72,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry(Lan, leaks::command, leaks::run),
     Entry(InPlace, wireguard::command, wireguard::run),
     Entry(InPlace, openvpn::command, openvpn::run),
+    #[cfg(feature = "postquantum")]
+    Entry(InPlace, pq::command, pq::run),
     Entry(InPlace, keys::genkey_command, keys::genkey),
     Entry(InPlace, keys::genpsk_command, keys::genpsk),
     Entry(InPlace, keys::pubkey_command, keys::pubkey),
@@ -205,6 +207,7 @@ mod tests {
         feature = "monitor",
         feature = "openwrt",
         feature = "policy",
+        feature = "postquantum",
         feature = "pptp",
         feature = "relay",
         feature = "speed"

@@ -1,5 +1,8 @@
 //! `millrace wireguard`: an interface that `wg` configures, in place of `wireguard-go`.
 
+#[cfg(feature = "amnezia")]
+mod mtu;
+
 use crate::Outcome;
 use crate::arguments::{self, flag, text};
 use clap::{Arg, ArgMatches, Command};
@@ -93,7 +96,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     }
     background::start_is_over();
     host::notify::ready("up");
-    let ended = daemon.run(&mut Unowned)?;
+    let ended = daemon.run(&mut Unowned::default())?;
     log::info!("ended: {}", ended.words());
     Ok(ExitCode::SUCCESS)
 }
@@ -125,12 +128,24 @@ fn lines(shared: Option<&SharedLines>, bound: bool) -> Lines {
     given.lines
 }
 
-/// An interface that `wg` configures and no file describes: its owner does nothing else.
-struct Unowned;
+/// An interface that `wg` configures and no file describes: its owner follows no more than its MTU.
+#[derive(Default)]
+struct Unowned {
+    #[cfg(feature = "amnezia")]
+    mtu: mtu::Mtu,
+}
 
 impl Owner for Unowned {
-    fn changed(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {
+    #[cfg_attr(not(feature = "amnezia"), expect(unused_variables))]
+    fn changed(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>> {
+        #[cfg(feature = "amnezia")]
+        self.mtu.follow(daemon);
         Ok(())
+    }
+
+    #[cfg(feature = "amnezia")]
+    fn look_at_path(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>> {
+        self.changed(daemon)
     }
 
     fn reload(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {

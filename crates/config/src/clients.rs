@@ -26,7 +26,14 @@ pub fn is_name(name: &str) -> bool {
 }
 
 /// Keys that stand in comments.
-const COMMENTS: [&str; 4] = ["Name", "Note", "File", "Replaces"];
+const COMMENTS: [&str; 6] = [
+    "Name",
+    "Note",
+    "File",
+    "Replaces",
+    "PostQuantum",
+    "PostQuantumAddress",
+];
 
 /// A `[Peer]` section.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -156,9 +163,9 @@ pub fn sections(text: &str) -> Vec<Section> {
                 Some("Name") => section.name = Some(value()),
                 Some("Note") => section.note = Some(value()),
                 Some("File") => section.file = Some(value()),
-                Some(_) => section.replaces = Some(value()),
+                Some("Replaces") => section.replaces = Some(value()),
                 None if entry.is("PublicKey") => section.public_key = value(),
-                None => {}
+                _ => {}
             }
             if !entry.is_comment || known.is_some() {
                 section.bytes.end = end;

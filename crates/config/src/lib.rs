@@ -42,6 +42,8 @@ pub mod pattern;
 pub mod permissions;
 pub mod policy;
 pub mod pool;
+#[cfg(feature = "postquantum")]
+pub mod postquantum;
 pub mod pptp;
 pub mod relay;
 pub mod report;

@@ -104,6 +104,9 @@ pub struct Peer {
     pub persistent_keepalive: Option<u16>,
     /// `#! Replaces`: the public key of the peer whose ranges this peer gets at its first handshake.
     pub replaces: Option<Box<Key32>>,
+    /// `#! PostQuantum` and `#! PostQuantumAddress`; `None` for off.
+    #[cfg(feature = "postquantum")]
+    pub post_quantum: Option<Box<crate::postquantum::PostQuantum>>,
 }
 
 impl Interface {
@@ -196,6 +199,8 @@ impl Tunnel {
                 .map(AllowedIpChange::Add)
                 .collect(),
             replaces: peer.replaces.clone(),
+            #[cfg(feature = "postquantum")]
+            post_quantum: Some(peer.post_quantum.as_deref().copied().unwrap_or_default()),
         });
         SetDevice {
             private_key: Some(self.interface.private_key.clone().unwrap_or_default()),

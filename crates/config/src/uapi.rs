@@ -78,6 +78,9 @@ pub struct SetPeer {
     pub allowed_ips: Vec<AllowedIpChange>,
     /// The public key of a peer that this one replaces at its first handshake; no line of the protocol sets it.
     pub replaces: Option<Box<Key32>>,
+    /// Post-quantum keys with the peer; no line of the protocol sets them.
+    #[cfg(feature = "postquantum")]
+    pub post_quantum: Option<crate::postquantum::PostQuantum>,
 }
 
 /// One `allowed_ip` line.

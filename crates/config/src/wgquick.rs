@@ -14,6 +14,8 @@ use crate::home;
 use crate::keys::{self, Verdicted, shown};
 use crate::lines::{Found, Sections};
 use crate::permissions::Permissions;
+#[cfg(feature = "postquantum")]
+use crate::postquantum;
 use crate::report::{Entry, Report, Verdict};
 use crate::text::suggest;
 use crate::text::{NOT_UTF8, Text};
@@ -132,6 +134,14 @@ pub fn interface_name(path: &Path) -> Result<String, ImportError> {
         })
 }
 
+/// Whether the text behind a `#!` asks for packets under post-quantum keys only.
+#[cfg(not(feature = "postquantum"))]
+fn requires_post_quantum(comment: &str) -> bool {
+    let setting = comment.split_once('=');
+    let is = |text: &str, wanted: &str| text.trim().eq_ignore_ascii_case(wanted);
+    setting.is_some_and(|(key, value)| is(key, "PostQuantum") && is(value, "require"))
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Section {
     /// Lines before the first section head.
@@ -221,15 +231,27 @@ impl Parser {
     /// Takes a `#!` comment: sections of lines, and names of peers, stand in comments, which other programs skip.
     fn comment(&mut self, number: usize, text: &str) {
         match self.lines.comment(number, text) {
-            Found::Nothing => self.peer_comment(text),
+            Found::Nothing => self.peer_comment(number, text),
             Found::Key(key) => self.report.push(number, key, Verdict::Honoured, ""),
             Found::Fault(key, reason) => self.wrong(number, &key, reason),
         }
     }
 
-    /// Takes `#! Name = NAME` or `#! Replaces = KEY` of a peer. Anything else is a comment.
-    fn peer_comment(&mut self, text: &str) {
-        if self.section != Section::Peer || !self.lines.is_outside() {
+    /// Takes `#! Name = NAME`, `#! Replaces = KEY` or `#! PostQuantum = POLICY` of a peer. Anything else is a comment.
+    fn peer_comment(&mut self, number: usize, text: &str) {
+        if !self.lines.is_outside() {
+            return;
+        }
+        #[cfg(feature = "postquantum")]
+        if let Some(found) = postquantum::find(text) {
+            return self.post_quantum(number, found);
+        }
+        #[cfg(not(feature = "postquantum"))]
+        if requires_post_quantum(text) {
+            let reason = "this program has no post-quantum keys; install the package `millrace`";
+            return self.wrong(number, "PostQuantum", reason);
+        }
+        if self.section != Section::Peer {
             return;
         }
         let Some(peer) = self.tunnel.peers.last_mut() else {
@@ -242,6 +264,24 @@ impl Parser {
             && let Ok(key) = keys::key(value.trim())
         {
             peer.replaces = Some(Box::new(key));
+        }
+    }
+
+    /// Takes a key of the post-quantum exchange. A fault refuses the tunnel: ignored, the line would leave it without.
+    #[cfg(feature = "postquantum")]
+    fn post_quantum(&mut self, number: usize, found: postquantum::Found<'_>) {
+        let peer = self.tunnel.peers.last_mut();
+        match (peer.filter(|_| self.section == Section::Peer), found) {
+            (_, Err((name, suggestion))) => self.wrong(number, &name, suggestion),
+            (None, Ok((key, _))) => {
+                self.wrong(number, key.name, "belongs in [Peer]; move it there");
+            }
+            (Some(peer), Ok((key, value))) => match postquantum::set(peer, key, value) {
+                Ok(remark) => self
+                    .report
+                    .push(number, key.name, Verdict::Honoured, remark),
+                Err(reason) => self.wrong(number, key.name, reason),
+            },
         }
     }
 

@@ -5,6 +5,8 @@ use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
 use zeroize::Zeroizing;
 
+use crate::Key;
+
 /// Bytes of a BLAKE2s block.
 const BLOCK_LEN: usize = 64;
 
@@ -56,6 +58,21 @@ pub fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let sum: blake2::digest::Output<Blake2s256> = outer.finalize();
     let sum: blake2::digest::array::Array<u8, U32> = sum;
     sum.into()
+}
+
+/// HKDF (RFC 5869) over HMAC-BLAKE2s with `N` outputs of 32 bytes: `Kdf1` to `Kdf3` of WireGuard's paper.
+#[must_use]
+pub fn kdf<const N: usize>(chaining_key: &[u8], input: &[u8]) -> [Key; N] {
+    let secret = Key::from(hmac(chaining_key, &[input]));
+    let mut last = None::<Key>;
+    let mut number = 0;
+    [(); N].map(|()| {
+        number += 1;
+        let before = last.as_ref().map_or(&[][..], |key| key.as_bytes());
+        let key = Key::from(hmac(secret.as_bytes(), &[before, &[number]]));
+        last = Some(key.clone());
+        key
+    })
 }
 
 #[cfg(test)]

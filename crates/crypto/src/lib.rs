@@ -9,7 +9,7 @@
 //! [`packet_aead`] and [`PacketCbc`] are packet ciphers. They know the places of number, tag and IV, but no protocol:
 //! the protocols define everything around these, and whose key it is.
 //!
-//! The handshakes' own primitives ([`x25519`], [`blake2s`], [`aead`], [`hmac`]) take one message at a time, and so does
+//! The handshakes' own primitives ([`x25519`], [`mlkem`], [`blake2s`], [`aead`], [`hmac`]) take one message at a time, and so does
 //! [`Rc4`], which PPTP is encrypted with. Secrets are erased when dropped.
 
 pub mod accelerator;
@@ -29,6 +29,7 @@ pub mod header_key;
 pub mod hmac;
 mod implementations;
 mod lanes;
+pub mod mlkem;
 #[cfg(neon)]
 mod neon;
 pub mod packet_aead;

@@ -7,4 +7,5 @@ pub(crate) mod checksum;
 pub(crate) mod memory;
 mod poly1305;
 
+pub(crate) use chacha20::first_blocks;
 pub(crate) use chacha20_poly1305::ChaCha20Poly1305;

@@ -452,6 +452,16 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         })
     }
 
+    #[cfg(feature = "postquantum")]
+    fn send_on(&self, id: PeerId, session: u32, payload: &[u8]) {
+        let now = Instant::now();
+        if let Some((peer, key)) = self.session_of(id, session)
+            && let Some(key) = key.answer.as_ref().filter(|key| key.alive(now))
+        {
+            self.seal_one(&peer, key, payload, now);
+        }
+    }
+
     fn send_keepalive(&self, id: PeerId) -> bool {
         let now = Instant::now();
         self.find(id).is_some_and(|peer| {
@@ -493,8 +503,17 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 
     fn set_mtu(&self, mtu: usize) {
-        self.shared().mtu.store(mtu, Ordering::Relaxed);
-        self.shared().wire.follow_mtu(mtu);
+        let shared = self.shared();
+        let before = shared.mtu.swap(mtu, Ordering::Relaxed);
+        shared.wire.follow_mtu(mtu);
+        if shared.wire.prefix() > 0 && mtu < before {
+            // Trains that were longer than the path, see `Notice::TooLong`.
+            shared
+                .lines
+                .load()
+                .iter()
+                .for_each(|socket| socket.gso.retry());
+        }
     }
 
     fn mtu(&self) -> usize {

@@ -99,6 +99,12 @@ impl OutboundDrain {
             shared.drops.send_failed.add(report.dropped);
             let bytes = now.iter().map(|train| u64::from(train.len)).sum();
             shared.carried.datagrams(line, family, report.sent, bytes);
+            if shared.wire.prefix() > 0
+                && report.too_long()
+                && let Some(run) = slot.runs.iter().find(|run| run.line == line)
+            {
+                shared.control.notify(run.peer.id(), Notice::TooLong);
+            }
             if report.source_gone {
                 let copies = |run: &OutboundRun| {
                     let mut copies = slot.copies[run.copies.clone()].iter();

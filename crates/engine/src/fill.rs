@@ -320,6 +320,13 @@ impl<W: Wire> InboundFill<W> {
                 |train| trains.push(train),
             );
             let took = begun.map(|begun| begun.elapsed());
+            let received_bytes = &slot.memory[base..];
+            let of_train = |train: &ReceivedTrain| {
+                let bytes = &received_bytes[train.start as usize..][..train.len as usize];
+                bytes.chunks(train.segment.max(1) as usize)
+            };
+            let all = trains.iter().flat_map(of_train);
+            self.shared.wire.look_ahead(&mut self.reader, all);
             let (mut datagrams, mut these) = (0, 0);
             for train in &mut trains {
                 train.start += base as u32;

@@ -108,6 +108,10 @@ impl<W: Wire> ReceiveKey<W> {
     /// Call this before the confirming packet is passed on. A restarted peer has no older key to open the answer with,
     /// and control hears of the packet only later.
     pub(crate) fn switch_sending(&self) {
+        #[cfg(feature = "postquantum")]
+        if self.format.only_messages() {
+            return;
+        }
         let current = self.peer.send_key.load();
         // A later session may already be in use; if the order is unclear, control decides.
         let later = |current: &SendKey| {

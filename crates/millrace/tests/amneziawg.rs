@@ -3,11 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "amneziawg/changes.rs"]
+mod changes;
+#[path = "amneziawg/mtu.rs"]
+mod mtu;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use config::permissions::Permissions;
+use config::uapi::{DeviceState, write_get};
+use config::wgquick;
 use lab::Host;
 use lab::acceptance::web::Monitor;
 use lab::acceptance::{
@@ -112,6 +120,69 @@ fn generation_2_0_with_a_program_of_3_1() {
 #[test]
 fn generation_3_1() {
     interoperates(AmneziaWg::V31, V31);
+}
+
+/// Settings that `millrace server init` draws, as the configuration protocol writes them.
+fn drawn(host: &Host, generation: &str, look: &str) -> String {
+    let directory = Directory::new();
+    let to = directory.path().to_str().unwrap();
+    let wanted = ["server", "init", "--amneziawg", generation, "--look", look];
+    let place = [
+        "--endpoint",
+        "192.0.2.1",
+        "--subnet",
+        "10.99.0.0/24",
+        "--to",
+        to,
+    ];
+    host.output(PROGRAM, wanted.into_iter().chain(place))
+        .unwrap();
+    let import = wgquick::read(&directory.path().join("home.conf"), Permissions::NONE);
+    let (server, _) = import.unwrap().into_tunnel().unwrap();
+    let device = DeviceState {
+        amnezia: server.interface.amnezia,
+        ..DeviceState::default()
+    };
+    let mut answer = Vec::new();
+    write_get(&mut answer, &device, []).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    // Programs of 2.0 refuse the names of switches that came later, and that are off.
+    let lines = (answer.lines()).filter(|it| !it.is_empty() && !it.ends_with("=0"));
+    lines.map(|it| format!("{it}\n")).collect()
+}
+
+/// Another program as client of a server with drawn values.
+#[track_caller]
+fn takes_drawn_values(other: AmneziaWg, generation: &str) {
+    if !ready() || lab::require(other.available()).is_none() {
+        return;
+    }
+    for look in ["dns", "stun", "quic"] {
+        let net = Net::new();
+        let setup = Setup {
+            a: Box::new(other),
+            mtu: 1400,
+            ..Setup::default()
+        };
+        let settings = drawn(&net.b, generation, look);
+        assert!(settings.contains("\ni1=<"), "{settings}");
+        let _tunnel = tunnel(&net, &setup, &settings);
+        reaches(&net.a, B4);
+        reaches(&net.b, A4);
+        pings(&net.a, B4, 3);
+        tcp_both_ways(&net.a, &net.b, B4, 3_000_000);
+        udp_both_ways(&net.b, &net.a, A4, 100, 1372);
+    }
+}
+
+#[test]
+fn drawn_values_of_2_0() {
+    takes_drawn_values(AmneziaWg::V20, "2.0");
+}
+
+#[test]
+fn drawn_values_of_3_1() {
+    takes_drawn_values(AmneziaWg::V31, "3.1");
 }
 
 #[test]
@@ -296,10 +367,14 @@ fn a_file_comes_up_and_is_read_again() {
     assert_eq!(mtu(), Some(1500 - 80 - 16));
     tells_the_generation_but_no_key(a);
     set(&server, "s4=20\n");
-    file(&FILE.replace("S4 = 16", "S4 = 20"));
+    file(&(FILE.replace("S4 = 16", "S4 = 20") + "I3 = <b 0x01>\n"));
     up.signal(Signal::SIGHUP).unwrap();
     reaches(a, B4);
     until("an MTU that leaves room", || mtu() == Some(1500 - 80 - 20));
+    let doctor = a.command(PROGRAM).args(["doctor", "--json"]).spawn();
+    let doctor = doctor.unwrap().wait_at_most(PATIENCE).unwrap();
+    let constant = "\"AmneziaWG: I3 is the same each time, which filters can learn\"";
+    assert!(doctor.stdout.contains(constant), "{doctor:?}");
     file("");
     set(
         &server,
@@ -308,4 +383,98 @@ fn a_file_comes_up_and_is_read_again() {
     );
     up.signal(Signal::SIGHUP).unwrap();
     reaches(a, B4);
+}
+
+/// Ranges of types, with trailers.
+const TRAILERS: &str = "s1=30\ns2=40\ns3=25\ns4=16\nh1=100000-200000\nh2=300000-400000\nh3=500000-600000\n\
+    h4=700000-800000\nrandom_trailers=1\n";
+
+/// Ends of which one has a value of its own. Millrace, as the client or as the server, names it in the status, until both
+/// have the same, and once in the log.
+#[track_caller]
+fn names(other: AmneziaWg, calls: bool, [ours, theirs]: [&str; 2], expected: &str) {
+    if !ready() || lab::require(other.available()).is_none() {
+        return;
+    }
+    let net = Net::new();
+    let mut setup = Setup {
+        b: Box::new(other),
+        mtu: 1400,
+        ..Setup::default()
+    };
+    setup.options_a.arguments.push("-v".to_owned());
+    if !calls {
+        std::mem::swap(&mut setup.a, &mut setup.b);
+        std::mem::swap(&mut setup.options_a, &mut setup.options_b);
+    }
+    let tunnel = Tunnel::new(&net, &setup);
+    let (own, at_other) = match calls {
+        true => (&tunnel.a, &tunnel.b),
+        false => (&tunnel.b, &tunnel.a),
+    };
+    set(own, ours);
+    set(at_other, theirs);
+    let reason = || {
+        let status = status_of(own.host(), WG);
+        status["peers"][0]["reason"].as_str().map(str::to_owned)
+    };
+    until(expected, || {
+        // A packet that has no session has the client call the server.
+        let options = PingOptions::count(1);
+        let report = ping(&net.a, ip(B4), &options).unwrap();
+        assert_eq!(report.received, 0, "{report:?}");
+        reason().is_some_and(|it| it.starts_with(expected))
+    });
+    let remedy = "; give both ends the same values";
+    let words = reason().unwrap();
+    assert!(words.ends_with(remedy), "{words}");
+    let text = own.host().output(PROGRAM, ["status", "--no-rate"]).unwrap();
+    assert!(
+        text.contains(&format!("state: silent: {expected}")),
+        "{text}"
+    );
+    let told = |text: &str| text.matches("has other AmneziaWG settings: ").count();
+    until("a log line", || told(&own.process.stderr()) > 0);
+    assert_eq!(told(&own.process.stderr()), 1);
+    set(at_other, ours);
+    if other == AmneziaWg::V31 {
+        reaches(&net.a, B4);
+    }
+    reaches(&net.a, B4);
+    reaches(&net.b, A4);
+    assert_eq!(reason(), None);
+}
+
+#[test]
+fn an_answer_with_another_s2_or_h2_is_named_by_the_client() {
+    let [size, number] = [("s2=40", "s2=44"), ("h2=300000-400000", "h2=7")];
+    let differs = |base: &str, (ours, theirs)| base.replace(ours, theirs);
+    let words = "S2 is 44 at the other end, 40 here";
+    names(AmneziaWg::V20, true, [V20, &differs(V20, size)], words);
+    names(AmneziaWg::V31, true, [V31, &differs(V31, size)], words);
+    let words = "H2 includes 7 at the other end, is 300000-400000 here";
+    names(AmneziaWg::V20, true, [V20, &differs(V20, number)], words);
+}
+
+#[test]
+fn a_plain_client_is_named_by_the_server() {
+    let words = "the other end speaks plain WireGuard, this end AmneziaWG";
+    names(AmneziaWg::V20, false, [V20, ""], words);
+    names(AmneziaWg::V31, false, [V31, ""], words);
+}
+
+#[test]
+fn data_with_another_s4_is_named_by_the_server() {
+    let theirs = V20.replace("s4=17", "s4=40");
+    let words = "S4 is 40 at the other end, 17 here";
+    names(AmneziaWg::V20, false, [V20, &theirs], words);
+}
+
+#[test]
+fn trailers_at_one_end_are_named_by_client_and_server() {
+    let without = TRAILERS.replace("trailers=1", "trailers=0");
+    let words = "RandomTrailers is on at the other end, off here";
+    names(AmneziaWg::V31, true, [&without, TRAILERS], words);
+    let words = "RandomTrailers is off at the other end, on here";
+    names(AmneziaWg::V31, false, [TRAILERS, &without], words);
 }

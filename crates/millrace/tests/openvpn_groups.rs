@@ -5,7 +5,7 @@
 
 use lab::LinkOptions;
 use lab::acceptance::openvpn::{credentials, millrace, ready};
-use lab::acceptance::{Net, PATIENCE, pings};
+use lab::acceptance::{Net, PATIENCE, pings, status_of};
 use lab::openvpn::{KeyKind, OpenVpn, PackagedOpenVpn, Setup, StockOpenVpn, Transport, Wrap};
 
 /// The log line about a handshake, which ends with the group.
@@ -22,7 +22,10 @@ fn agree(net: &Net, setup: &Setup, programs: [&dyn OpenVpn; 2], group: &str) {
     let client = programs[1].start(&net.a, &setup.client_file(programs[1], keys, at).unwrap());
     let mut client = client.unwrap();
     pings(&net.a, &setup.inner4(1).to_string(), 2);
-    for (end, program) in [(&mut server, programs[0]), (&mut client, programs[1])] {
+    for (end, program, host) in [
+        (&mut server, programs[0], &net.b),
+        (&mut client, programs[1], &net.a),
+    ] {
         if program.name() == millrace().name() {
             // The log line comes through a pipe and may arrive after the pings.
             let agreed = |line: &str| line.contains(AGREED);
@@ -33,6 +36,10 @@ fn agree(net: &Net, setup: &Setup, programs: [&dyn OpenVpn; 2], group: &str) {
                 line.ends_with(&format!("group {group}")),
                 "{setup:?}: {line}"
             );
+            let status = status_of(host, end.interface());
+            let peer = &status["peers"][0];
+            assert_eq!(peer["key_exchange"], group, "{status}");
+            assert_eq!(peer["post_quantum"], group.contains("MLKEM"), "{status}");
         }
     }
 }

@@ -5,7 +5,7 @@
 use lab::acceptance::openvpn::{self, Ends, Pair, amount};
 use lab::acceptance::{
     A4, B4, B6, Directory, Net, PATIENCE, PROGRAM, Setup, Site, Tunnel, WG, ip, ready, settings,
-    status_of, tcp_both_ways, until, until_some, wireguard_go,
+    status_of, tcp_both_ways, uapi, until, until_some, wireguard_go,
 };
 use lab::openvpn::KeyKind;
 use lab::peer::Keys;
@@ -306,6 +306,50 @@ fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
         1320,
         &format!("path MTU to {to} through eth0 1400 less 80"),
     );
+}
+
+/// With AmneziaWG's `S4`, the first train that the kernel refuses makes the program ask at once, and the log says why the
+/// MTU changes.
+#[test]
+fn the_mtu_of_amneziawg_follows_the_refusal_of_a_train() {
+    if !ready() {
+        return;
+    }
+    for v6 in [false, true] {
+        let (site, _router, near) = honest();
+        let (a, b) = (&site.net.a, &site.net.b);
+        let (to, endpoint) = match v6 {
+            true => (site.net.link.b6(), format!("[{}]", site.net.link.b6())),
+            false => (site.net.link.b4(), site.net.link.b4().to_string()),
+        };
+        run_ip(a, &format!("route replace default via {}", near.b4()));
+        run_ip(
+            b,
+            &format!("route replace default via {}", site.net.link.a4()),
+        );
+        let _server = site.server(&[("fd01::1", 128)], &[]);
+        assert_eq!(uapi(b, WG, "set=1\ns4=16\n\n"), "errno=0\n\n");
+        // B keeps this MTU, and asks for segments that are too long.
+        run_ip(b, &format!("link set {WG} mtu 1419"));
+        let lines = format!("Address = {A4}/24, fd01::1/64\nS4 = 16");
+        let file = site.file(UP, &lines, &endpoint, "10.0.0.0/24, fd01::/64", "");
+        let command = a.command(PROGRAM).arg("up").arg(&file);
+        // Over IPv4 the router reports nothing unless packets ask for it.
+        let disc = if v6 { "no" } else { "yes" };
+        let settings = format!("dataplane.mtu-disc={disc},dataplane.mtu-probe=off");
+        let mut process = command.env("MILLRACE_SET", settings).spawn().unwrap();
+        let mut logs = |words: &str| {
+            let waited = process.wait_for_line(words, PATIENCE, |line| line.contains(words));
+            waited.unwrap();
+        };
+        logs("is up");
+        has_mtu(a, 1404, "eth0 1500 less 96");
+        tcp_both_ways(a, b, B4, amount());
+        let reason = format!("path MTU to {to} through eth0 1400 less 96");
+        has_mtu(a, 1304, &reason);
+        logs(&format!("the MTU is 1304 ({reason}), and was 1404"));
+        tcp_both_ways(a, b, B4, amount());
+    }
 }
 
 /// Another line takes over, as PPPoE does when it comes up, and vanishes with its device.

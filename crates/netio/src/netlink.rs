@@ -21,6 +21,8 @@ mod sets;
 mod source_nat;
 #[cfg(feature = "steer")]
 mod tc;
+#[cfg(feature = "postquantum")]
+mod wireguard;
 
 use std::fmt;
 use std::io;
@@ -52,6 +54,8 @@ pub use rule::{DeviceName, Further, Rule, RuleAction};
 pub use source_nat::{Forwarded, SourceNat};
 #[cfg(feature = "steer")]
 pub use tc::Redirection;
+#[cfg(feature = "postquantum")]
+pub use wireguard::{WireGuard, WireGuardDevice, WireGuardPeer};
 
 use request::Body;
 

@@ -71,6 +71,13 @@ impl Rung {
         }
     }
 
+    /// Uses the feature again if rejections ended its use: the reason for them may be gone.
+    pub fn retry(&self) {
+        if self.rejected.swap(0, Ordering::Relaxed) >= REJECTIONS {
+            self.on.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Records that the kernel accepted one use of the feature.
     pub fn accepted(&self) {
         if self.rejected.load(Ordering::Relaxed) != 0 {
@@ -105,6 +112,11 @@ mod tests {
         rung.rejected("EINVAL");
         assert!(!rung.on());
         assert_eq!(rung.to_string(), "off (demoted: EINVAL)");
+        rung.retry();
+        assert!(rung.on());
+        rung.demote("EIO");
+        rung.retry();
+        assert!(!rung.on(), "not given up for rejections");
     }
 
     #[test]

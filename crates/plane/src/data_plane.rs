@@ -202,6 +202,13 @@ pub trait DataPlane: Send + Sync {
         Whole::Nowhere
     }
 
+    /// Seals a control payload with the keys of this session, whichever keys seal packets, and sends it at once. If it is
+    /// empty, an empty data packet is sent. Otherwise the peer's timers count it as data: an answer is expected.
+    #[cfg(feature = "postquantum")]
+    fn send_on(&self, id: PeerId, session: u32, payload: &[u8]) {
+        let _ = (id, session, payload);
+    }
+
     /// Sends an empty data packet. Returns whether there was a key to seal it and an address to send it to.
     fn send_keepalive(&self, id: PeerId) -> bool;
 
@@ -409,6 +416,9 @@ pub enum Notice {
         /// The line over which the packet came.
         line: LineId,
     },
+    /// This host refuses datagrams to the peer as longer than the path's MTU, and [`Wire::prefix`](crate::Wire::prefix)
+    /// makes datagrams longer than usual: the interface's MTU is too large.
+    TooLong,
     /// The peer was silent for longer than [`DataPlane::keep_alive`] allows. The data
     /// plane sends nothing more to it.
     Silent,

@@ -41,6 +41,13 @@ pub trait Format: Send + Sync {
         let _ = packet;
     }
 
+    /// Whether control alone seals with the key: packets wait for another ([`DataPlane::send_on`](crate::DataPlane::send_on)).
+    /// Not called per packet.
+    #[cfg(feature = "postquantum")]
+    fn only_messages(&self) -> bool {
+        false
+    }
+
     /// The epoch of the sealing key, if packet numbers have epochs; else 0. Not called per packet.
     fn epoch(&self) -> u16 {
         0

@@ -115,6 +115,11 @@ pub trait Wire: Send + Sync + 'static {
         let _ = reader;
     }
 
+    /// Takes the datagrams of one receive together, before each of them is classified in the same order.
+    fn look_ahead<'a>(&self, reader: &mut Self::Reader, datagrams: impl Iterator<Item = &'a [u8]>) {
+        let _ = (reader, datagrams);
+    }
+
     /// Classifies a received datagram.
     fn classify(&self, reader: &Self::Reader, datagram: &[u8]) -> Class;
 

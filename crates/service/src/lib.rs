@@ -7,6 +7,8 @@
 
 mod backends;
 mod clock_watch;
+#[cfg(feature = "postquantum")]
+pub mod companion;
 pub mod inbox;
 pub mod openvpn;
 mod plane_options;

@@ -4,9 +4,13 @@
 //! [`Machine`] decides and does no I/O: it takes an [`Event`] with the time, and calls its data plane and its [`Host`].
 //! [`Interface`] holds the three, and [`Daemon`] waits for events.
 
+#[cfg(feature = "postquantum")]
+mod computer;
 mod configuration;
 mod control;
 mod daemon;
+#[cfg(feature = "amnezia")]
+mod diagnosis;
 mod event;
 pub mod fixture;
 mod host;
@@ -17,6 +21,8 @@ mod names;
 mod peers;
 mod pool;
 mod port;
+#[cfg(feature = "postquantum")]
+mod postquantum;
 mod probe_plan;
 mod probing;
 mod recall;
@@ -41,10 +47,12 @@ pub use interface::Interface;
 pub use machine::{Cx, Machine, Named, Plane};
 pub use peers::Heard;
 pub use pool::Rotation;
+#[cfg(feature = "postquantum")]
+pub use postquantum::OwnAddresses;
 pub use probing::ProbePlan;
 pub use save::{merge, save};
 #[cfg(any(feature = "pptp", feature = "relay"))]
 pub(crate) use signals::Signals;
 pub(crate) use sockets::SocketPlan;
 pub use sockets::mtu_discovery;
-pub use want::want;
+pub use want::{OVERHEAD, want};

@@ -10,23 +10,28 @@
 
 mod fault;
 mod junk;
+mod mismatch;
 mod profile;
 mod range;
 mod settings;
 mod template;
 mod timings;
+mod trial;
 #[cfg(test)]
 mod vectors;
 
 pub use fault::{Fault, Hint};
+pub use mismatch::Mismatch;
 pub use profile::{Fits, Kind, Profile};
 pub use range::Range;
 pub use settings::{KEYS, Settings};
 pub use template::Template;
+pub use trial::{Finding, TRIALS_MAX};
 
 pub(crate) use junk::Junk;
 pub(crate) use profile::Message;
 pub(crate) use timings::{Draws, Timings};
+pub(crate) use trial::{TRIED_LEN_MAX, Trials};
 
 /// Bytes of the longest UDP datagram over IPv4.
 pub const PACKET_MAX: usize = 65_507;

@@ -155,16 +155,17 @@ impl Jar {
         }
     }
 
+    /// The cookie in a reply, if the reply answers the last message.
+    pub(crate) fn cookie_in(&self, reply: &CookieReply) -> Option<Mac> {
+        let mut cookie = reply.sealed_cookie;
+        let mac1 = self.awaited.as_ref()?;
+        let cookie = aead::xopen(&self.keys.cookie, &reply.nonce, mac1, &mut cookie).ok()?;
+        Mac::try_from(&*cookie).ok()
+    }
+
     /// Takes the cookie out of a reply, if the reply answers the last message.
     pub(crate) fn consume(&mut self, reply: &CookieReply, now: Instant) -> bool {
-        let Some(mac1) = &self.awaited else {
-            return false;
-        };
-        let mut cookie = reply.sealed_cookie;
-        let Ok(cookie) = aead::xopen(&self.keys.cookie, &reply.nonce, mac1, &mut cookie) else {
-            return false;
-        };
-        let Ok(cookie) = Mac::try_from(&*cookie) else {
+        let Some(cookie) = self.cookie_in(reply) else {
             return false;
         };
         self.cookie = Some((cookie, now));

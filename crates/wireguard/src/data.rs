@@ -139,6 +139,19 @@ pub struct DataKeys {
     pub seal: Key,
     /// Opens packets from the peer.
     pub open: Key,
+    /// Whether, and where, the session carries the exchange of post-quantum keys.
+    #[cfg(feature = "postquantum")]
+    pub exchange: Option<Carriage>,
+}
+
+/// A session's carriage of the exchange of post-quantum keys.
+#[cfg(feature = "postquantum")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carriage {
+    /// UDP port of the exchange inside the tunnel.
+    pub port: u16,
+    /// The session carries nothing else, in either direction.
+    pub only: bool,
 }
 
 // Each `Key` erases itself.
@@ -155,6 +168,8 @@ impl Protocol for WireGuard {
             clamp: self.clamp.clone(),
             echoes: Arc::clone(&self.echoes),
             form: self.forms.current(),
+            #[cfg(feature = "postquantum")]
+            exchange: keys.exchange,
         };
         let seal = format(&keys.seal);
         Ok(Formats {
@@ -184,8 +199,13 @@ impl Wire for WireGuard {
     }
 
     #[inline]
+    fn look_ahead<'a>(&self, reader: &mut Reader, datagrams: impl Iterator<Item = &'a [u8]>) {
+        reader.look_ahead(datagrams);
+    }
+
+    #[inline]
     fn classify(&self, reader: &Reader, datagram: &[u8]) -> Class {
-        if let Some(class) = reader.form.classify(datagram) {
+        if let Some(class) = reader.classify(&self.forms, datagram) {
             return class;
         }
         if let Some(header) = DataHeader::parse(datagram) {
@@ -198,8 +218,8 @@ impl Wire for WireGuard {
         }
         match kind(datagram) {
             // A data packet too short for a tag.
-            None | Some(TYPE_DATA) => Class::Malformed,
-            Some(_) if datagram.len() > INITIATION_LEN => Class::Malformed,
+            None | Some(TYPE_DATA) => self.forms.rejected(datagram),
+            Some(_) if datagram.len() > INITIATION_LEN => self.forms.rejected(datagram),
             Some(_) => Class::Control,
         }
     }
@@ -250,6 +270,9 @@ struct DataFormat {
     echoes: Arc<EchoWatch>,
     /// The form of the packets: the same for as long as the key lives.
     form: Form,
+    /// The exchange of post-quantum keys.
+    #[cfg(feature = "postquantum")]
+    exchange: Option<Carriage>,
 }
 
 impl Format for DataFormat {
@@ -306,10 +329,24 @@ impl Format for DataFormat {
         if inner.iter().take(4).all(|byte| *byte == 0) {
             return Payload::Keepalive;
         }
+        #[cfg(feature = "postquantum")]
+        if let Some(exchange) = self.exchange {
+            if crate::inside::is_exchange(inner, exchange.port) {
+                return Payload::Message;
+            }
+            if exchange.only {
+                return Payload::Malformed;
+            }
+        }
         if self.echoes.takes(inner) {
             return Payload::Message;
         }
         Payload::Inner
+    }
+
+    #[cfg(feature = "postquantum")]
+    fn only_messages(&self) -> bool {
+        self.exchange.is_some_and(|exchange| exchange.only)
     }
 }
 
@@ -398,6 +435,8 @@ mod tests {
                 remote_index,
                 seal: Key::from([seal; 32]),
                 open: Key::from([open; 32]),
+                #[cfg(feature = "postquantum")]
+                exchange: None,
             };
             WireGuard::new().formats(&keys).unwrap()
         };
@@ -435,6 +474,8 @@ mod tests {
             remote_index: 7,
             seal: Key::from([1; 32]),
             open: Key::from([2; 32]),
+            #[cfg(feature = "postquantum")]
+            exchange: None,
         };
         let formats = WireGuard::new().formats(&keys).unwrap();
         for (inner, keepalive) in [
@@ -474,6 +515,8 @@ mod tests {
             remote_index: 7,
             seal: Key::from([1; 32]),
             open: Key::from([2; 32]),
+            #[cfg(feature = "postquantum")]
+            exchange: None,
         };
         let clamping = WireGuard::new().clamping();
         clamping.follow_mtu(1420);

@@ -21,7 +21,7 @@ use crate::ratelimiter::RateLimiter;
 use crate::timers::Timers;
 
 /// Where a device keeps a peer: it numbers its peers densely.
-fn slot_of(id: PeerId) -> usize {
+pub(crate) fn slot_of(id: PeerId) -> usize {
     // A device has at most 2^20 peers; on a machine with 16-bit addresses the slot would just not be found.
     usize::try_from(id.0).unwrap_or(usize::MAX)
 }
@@ -64,6 +64,8 @@ pub struct Device {
     pub(crate) latest: Clock,
     pub(crate) seed: u64,
     pub(crate) disguise: Disguise,
+    #[cfg(feature = "amnezia")]
+    pub(crate) trials: crate::amnezia::Trials,
 }
 
 impl Device {
@@ -86,6 +88,8 @@ impl Device {
             latest: Clock::default(),
             seed,
             disguise: Disguise::default(),
+            #[cfg(feature = "amnezia")]
+            trials: Default::default(),
         }
     }
 
@@ -146,6 +150,8 @@ impl Device {
             // There are at most 2^20 slots.
             let id = PeerId(slot as u32);
             peer.static_static = StaticStatic::Unknown;
+            #[cfg(feature = "postquantum")]
+            peer.begin_exchange_anew(public.as_ref());
             peer.timers.handshake_sent = None;
             if let Some(pending) = peer.pending.take() {
                 self.indices.release(pending.local_index);
@@ -270,6 +276,10 @@ impl Device {
     /// Sets the key that is mixed into every handshake from the next on; [`Key::ZERO`] for none. Present keys stay.
     pub fn set_preshared_key(&mut self, id: PeerId, preshared: Key) {
         if let Some(peer) = self.peer_mut(id) {
+            #[cfg(feature = "postquantum")]
+            if let Some(hybrid) = &mut peer.hybrid {
+                hybrid.exchange.set_base(preshared.clone());
+            }
             peer.preshared = preshared;
         }
     }
@@ -316,6 +326,11 @@ impl Device {
             self.keepalive(id, now, out);
         }
         self.requeue(id);
+    }
+
+    #[cfg(feature = "postquantum")]
+    pub(crate) fn peer(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.get(slot_of(id))?.as_deref()
     }
 
     pub(crate) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {

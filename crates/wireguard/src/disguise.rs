@@ -1,16 +1,18 @@
 //! The places of the protocol where AmneziaWG differs from WireGuard. `plain.rs` stands in for this file in a program
 //! without the feature `amnezia`.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crypto::header_key::{MASK_LEN, NONCE_LEN};
 use plane::{Class, SessionName};
 
 pub(crate) use crate::amnezia::{Draws, Junk, Timings};
-use crate::amnezia::{Kind, Message, Profile, Settings};
+use crate::amnezia::{Kind, Message, Profile, Settings, TRIED_LEN_MAX};
 use crate::cookie::{Checker, Jar};
-use crate::data::{DATA_HEADER_LEN, DataHeader};
+use crate::data::{DATA_HEADER_LEN, DATA_MIN_LEN};
 use crate::device::Device;
 use crate::message::{TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE, kind};
 use crate::output::{Datagram, Output};
@@ -104,6 +106,7 @@ impl Disguise {
             if mac1_valid || found.is_none() || kind == Kind::Cookie {
                 found = Some(Undressed {
                     message: signed.with_type(plain),
+                    is_exact: datagram.len() == profile.prefix(kind) + signed.as_bytes().len(),
                     signed,
                     mac1_valid,
                 });
@@ -118,6 +121,16 @@ impl Disguise {
     pub(crate) const fn is_plain(&self) -> bool {
         self.profile.is_none()
     }
+
+    pub(crate) const fn profile(&self) -> Option<&Arc<Profile>> {
+        self.profile.as_ref()
+    }
+
+    /// Whether handshake messages have trailers.
+    pub(crate) fn has_trailers(&self) -> bool {
+        let profile = self.profile.as_ref();
+        profile.is_some_and(|profile| profile.settings().trailers)
+    }
 }
 
 /// A handshake message that a datagram held.
@@ -126,6 +139,8 @@ pub(crate) struct Undressed {
     pub(crate) message: Message,
     /// The message with the type that was sent.
     pub(crate) signed: Message,
+    /// The datagram ends where the message ends.
+    pub(crate) is_exact: bool,
     /// Whether its mac1 is right; a cookie reply has none.
     pub(crate) mac1_valid: bool,
 }
@@ -179,15 +194,11 @@ impl Form {
         self.0.is_none()
     }
 
-    /// Writes the bytes before the sealed part of data packets, whose `starts` are in order. Does nothing in the plain
-    /// form.
+    /// Writes the bytes before the sealed part of data packets. Does nothing in the plain form.
     pub(crate) fn write_heads(&self, memory: &mut [u8], receiver: u32, packets: &[plane::Packet]) {
-        let Some(profile) = &self.0 else { return };
-        let starts = packets.iter().map(|packet| packet.start as usize);
-        profile.write_heads(memory, starts, |at| {
-            let counter = packets[at].counter;
-            DataHeader { receiver, counter }.emit()
-        });
+        if let Some(profile) = &self.0 {
+            profile.write_heads(memory, receiver, packets);
+        }
     }
 
     /// The padded length of an inner packet; `None` if it is padded as in WireGuard.
@@ -196,11 +207,16 @@ impl Form {
         self.0.as_ref()?.padded(len, mtu)
     }
 
-    /// The class of a datagram; `None` in the plain form.
+    /// The class of a datagram, whose header is hidden under `mask` if that is known; `None` in the plain form.
     #[inline]
-    pub(crate) fn classify(&self, datagram: &[u8]) -> Option<Class> {
+    fn classify(
+        &self,
+        forms: &Forms,
+        datagram: &[u8],
+        mask: Option<&[u8; MASK_LEN]>,
+    ) -> Option<Class> {
         let profile = self.0.as_ref()?;
-        let fits = profile.fits(datagram);
+        let fits = profile.fits_under(datagram, mask);
         Some(if fits.has(Kind::Data) {
             let (receiver, counter, header) = profile.data(datagram, &fits);
             Class::Data {
@@ -212,6 +228,7 @@ impl Form {
         } else if fits.handshake() {
             Class::Control
         } else if let Some((receiver, counter)) = profile.bare_keepalive(datagram) {
+            forms.bare.store(receiver, Ordering::Relaxed);
             Class::Data {
                 session: SessionName::Index(receiver),
                 counter,
@@ -219,7 +236,7 @@ impl Form {
                 or_control: false,
             }
         } else {
-            Class::Malformed
+            forms.rejected(datagram)
         })
     }
 
@@ -241,6 +258,10 @@ pub(crate) struct Forms {
     /// Bytes in front of a data packet.
     prefix: AtomicUsize,
     form: RwLock<Form>,
+    /// Number of rejected datagrams that control still wants to try.
+    samples: AtomicU32,
+    /// The session that the last keepalive without `S4` named; 0 for none. Not authenticated.
+    bare: AtomicU32,
 }
 
 impl Forms {
@@ -261,6 +282,21 @@ impl Forms {
         self.prefix.load(Ordering::Relaxed)
     }
 
+    /// The class of a datagram that is none of this form: control tries some to see how the sender's settings differ.
+    #[cold]
+    pub(crate) fn rejected(&self, datagram: &[u8]) -> Class {
+        let is_tried = (DATA_MIN_LEN..=TRIED_LEN_MAX).contains(&datagram.len());
+        let take = || {
+            let (order, less) = (Ordering::Relaxed, |left: u32| left.checked_sub(1));
+            self.samples.fetch_update(order, order, less).is_ok()
+        };
+        if is_tried && take() {
+            Class::Control
+        } else {
+            Class::Malformed
+        }
+    }
+
     /// Whether the form was ever set.
     #[inline]
     pub(crate) fn were_set(&self) -> bool {
@@ -268,11 +304,19 @@ impl Forms {
     }
 }
 
-/// A worker's copy of the form, read anew only when the form has changed.
+/// Datagrams of a receive whose masks are computed at once; those of further ones are computed singly.
+const AHEAD_MAX: usize = 256;
+
+/// A worker's copy of the form, read anew only when the form has changed; and the masks of a receive's datagrams.
 #[derive(Debug, Default)]
 pub struct Reader {
     generation: u32,
-    pub(crate) form: Form,
+    form: Form,
+    /// The first bytes of the datagrams, and the masks of their headers.
+    nonces: Vec<[u8; NONCE_LEN]>,
+    masks: Vec<[u8; MASK_LEN]>,
+    /// The next datagram's place among them.
+    next: Cell<usize>,
 }
 
 impl Reader {
@@ -284,6 +328,35 @@ impl Reader {
             self.form = forms.current();
         }
     }
+
+    /// Computes the masks of datagrams, which are classified in this order. Does nothing without a key.
+    #[inline]
+    pub(crate) fn look_ahead<'a>(&mut self, datagrams: impl Iterator<Item = &'a [u8]>) {
+        self.nonces.clear();
+        let Some(key) = self.form.0.as_ref().and_then(|profile| profile.header()) else {
+            return;
+        };
+        let nonces = datagrams.filter_map(|datagram| datagram.first_chunk().copied());
+        self.nonces.extend(nonces.take(AHEAD_MAX));
+        self.masks.resize(self.nonces.len(), [0; MASK_LEN]);
+        key.masks(&self.nonces, &mut self.masks);
+        self.next.set(0);
+    }
+
+    /// The class of a datagram; `None` in the plain form.
+    #[inline]
+    pub(crate) fn classify(&self, forms: &Forms, datagram: &[u8]) -> Option<Class> {
+        let at = self.next.get();
+        let mask = match (self.nonces.get(at), datagram.first_chunk()) {
+            (Some(expected), Some(nonce)) if expected == nonce => {
+                self.next.set(at + 1);
+                self.masks.get(at)
+            }
+            // Computed for this datagram alone.
+            _ => None,
+        };
+        self.form.classify(forms, datagram, mask)
+    }
 }
 
 impl crate::WireGuard {
@@ -292,11 +365,26 @@ impl crate::WireGuard {
     pub fn set_profile(&self, profile: Option<Arc<Profile>>) {
         self.forms().set(profile);
     }
+
+    /// Classifies up to `count` rejected datagrams as messages from now on, for [`Device::diagnose`].
+    pub fn sample(&self, count: u32) {
+        self.forms().samples.store(count, Ordering::Relaxed);
+    }
+
+    /// Takes our index of the session that a keepalive without `S4` named since the last call. Anyone may have sent it.
+    pub fn take_bare_keepalive(&self) -> Option<u32> {
+        let bare = &self.forms().bare;
+        if bare.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(bare.swap(0, Ordering::Relaxed)).filter(|index| *index != 0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::DataHeader;
     use crate::message::INITIATION_LEN;
     use proptest::prelude::*;
 
@@ -322,7 +410,7 @@ mod tests {
 
     fn classify(profile: &Arc<Profile>, datagram: &[u8]) -> Class {
         let form = Form(Some(Arc::clone(profile)));
-        form.classify(datagram).unwrap()
+        form.classify(&Forms::default(), datagram, None).unwrap()
     }
 
     #[test]
@@ -356,6 +444,53 @@ mod tests {
             let mut datagram = vec![0; len];
             datagram[0] = kind;
             assert_eq!(classify(&profile, &datagram), Class::Malformed);
+        }
+    }
+
+    #[test]
+    fn datagrams_of_a_receive_have_the_classes_that_each_has_alone() {
+        let profile = profile(&[&SIZES, &[KEY]]);
+        let count = AHEAD_MAX + 10;
+        let (len, receiver) = (17 + DATA_HEADER_LEN + 20, 7);
+        let mut memory = vec![0; count * len];
+        let packets = (0..count).map(|at| plane::Packet {
+            start: (at * len + 17 + DATA_HEADER_LEN) as u32,
+            counter: at as u64,
+            ..plane::Packet::default()
+        });
+        profile.write_heads(&mut memory, receiver, &packets.collect::<Vec<_>>());
+        let mut datagrams: Vec<&[u8]> = memory.chunks(len).collect();
+        for (at, counter) in [(0, 0), (100, 100), (count - 1, count as u64 - 1)] {
+            let expected = Class::Data {
+                session: SessionName::Index(receiver),
+                counter,
+                header: 17 + DATA_HEADER_LEN,
+                or_control: false,
+            };
+            assert_eq!(classify(&profile, datagrams[at]), expected);
+        }
+        // Datagrams too short for a nonce, or for any message.
+        datagrams.insert(5, &[1, 2, 3]);
+        datagrams.insert(9, &[4; 20]);
+        let mut reader = Reader {
+            form: Form(Some(Arc::clone(&profile))),
+            ..Reader::default()
+        };
+        reader.look_ahead(datagrams.iter().copied());
+        for datagram in &datagrams {
+            assert_eq!(
+                reader.classify(&Forms::default(), datagram),
+                Some(classify(&profile, datagram))
+            );
+        }
+        assert_eq!(reader.next.get(), AHEAD_MAX, "the masks were used");
+        // Other datagrams than those that were announced.
+        reader.look_ahead(datagrams.iter().copied());
+        for datagram in datagrams.iter().rev() {
+            assert_eq!(
+                reader.classify(&Forms::default(), datagram),
+                Some(classify(&profile, datagram))
+            );
         }
     }
 

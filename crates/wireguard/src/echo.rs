@@ -155,7 +155,7 @@ pub fn request(
 }
 
 /// The Internet checksum's sum (RFC 1071), folded.
-fn sum(start: u32, bytes: &[u8]) -> u16 {
+pub(crate) fn sum(start: u32, bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2);
     let word = |two: &[u8]| u32::from(two[0]) << 8 | two.get(1).map_or(0, |low| u32::from(*low));
     // At most 32,768 words of 16 bits: no overflow.

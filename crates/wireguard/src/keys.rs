@@ -49,6 +49,9 @@ pub(crate) struct Keypair {
     pub(crate) lasts: Duration,
     /// The data plane seals with this pair.
     pub(crate) sending: bool,
+    /// The pair carries only messages of the exchange of post-quantum keys.
+    #[cfg(feature = "postquantum")]
+    pub(crate) only_exchange: bool,
 }
 
 impl Keypair {
@@ -119,6 +122,8 @@ mod tests {
             created: Instant::now(),
             lasts: Duration::MAX,
             sending: true,
+            #[cfg(feature = "postquantum")]
+            only_exchange: false,
         }
     }
 

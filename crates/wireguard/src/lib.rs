@@ -45,6 +45,10 @@ mod device;
 #[cfg_attr(not(feature = "amnezia"), path = "plain.rs")]
 mod disguise;
 pub mod echo;
+#[cfg(feature = "postquantum")]
+mod hybrid;
+#[cfg(feature = "postquantum")]
+pub mod inside;
 mod keys;
 pub mod message;
 mod noise;
@@ -56,9 +60,13 @@ mod receive;
 mod send;
 mod timers;
 
+#[cfg(feature = "postquantum")]
+pub use data::Carriage;
 pub use data::{DATA_HEADER_LEN, DATA_MIN_LEN, DataHeader, DataKeys, WireGuard};
 pub use device::{AddPeerError, Device};
 pub use disguise::Reader;
+#[cfg(feature = "postquantum")]
+pub use hybrid::{PostQuantum, PostQuantumStatus};
 pub use output::{Datagram, Output};
 pub use receive::Dropped;
 pub use timers::Activity;

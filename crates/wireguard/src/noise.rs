@@ -12,6 +12,7 @@
 //!
 //! `ss` never changes while both static keys stay, so it is an argument and computed once for each peer.
 
+use crypto::blake2s::kdf;
 use crypto::x25519::{PrivateKey, PublicKey};
 use crypto::{Key, aead, blake2s};
 
@@ -37,20 +38,6 @@ impl From<crypto::x25519::LowOrder> for Unauthentic {
 pub(crate) struct TransportKeys {
     pub(crate) from_initiator: Key,
     pub(crate) from_responder: Key,
-}
-
-/// HKDF with `N` outputs: the `Kdf1` to `Kdf3` of the paper.
-fn kdf<const N: usize>(chaining_key: &[u8], input: &[u8]) -> [Key; N] {
-    let secret = Key::from(blake2s::hmac(chaining_key, &[input]));
-    let mut last = None::<Key>;
-    let mut number = 0;
-    [(); N].map(|()| {
-        number += 1;
-        let before = last.as_ref().map_or(&[][..], |key| key.as_bytes());
-        let key = Key::from(blake2s::hmac(secret.as_bytes(), &[before, &[number]]));
-        last = Some(key.clone());
-        key
-    })
 }
 
 /// Noise's symmetric state: all that both sides have seen (`hash`) and all that they share (`chaining_key`).
@@ -158,21 +145,33 @@ impl Initiator {
         self.ephemeral.public()
     }
 
-    /// `<- e, ee, se, psk`. The initiator is only borrowed: a forged answer must not end a handshake that continues.
-    ///
-    /// `payload` is as long as `sealed_payload`; its front becomes the text.
-    pub(crate) fn finish(
+    /// `<- e, ee, se`. The initiator is only borrowed: a forged answer must not end a handshake that continues.
+    pub(crate) fn agree(
         &self,
         own: &PrivateKey,
-        preshared: &Key,
         ephemeral: &PublicKey,
-        sealed_payload: &[u8],
-        payload: &mut [u8],
-    ) -> Result<TransportKeys, Unauthentic> {
+    ) -> Result<Agreed, Unauthentic> {
         let mut state = self.state.clone();
         state.mix_public(ephemeral.as_bytes());
         state.mix_key(&self.ephemeral.agree(ephemeral)?);
         state.mix_key(&own.agree(ephemeral)?);
+        Ok(Agreed(state))
+    }
+}
+
+/// The initiator after all multiplications, which it does once however many preshared keys it tries.
+#[cfg_attr(feature = "postquantum", derive(Clone))]
+pub(crate) struct Agreed(Symmetric);
+
+impl Agreed {
+    /// `<- psk`. `payload` is as long as `sealed_payload`; its front becomes the text.
+    pub(crate) fn finish(
+        self,
+        preshared: &Key,
+        sealed_payload: &[u8],
+        payload: &mut [u8],
+    ) -> Result<TransportKeys, Unauthentic> {
+        let Self(mut state) = self;
         let key = state.mix_preshared(preshared);
         state.open(&key, sealed_payload, payload)?;
         Ok(state.split())
@@ -366,7 +365,8 @@ mod tests {
         let mut payload = [0; 31];
         let other_public = other_ephemeral.public();
         let finish = |preshared: &Key, payload: &mut [u8]| {
-            initiator.finish(&own, preshared, &other_public, &sealed_payload, payload)
+            let agreed = initiator.agree(&own, &other_public).unwrap();
+            agreed.finish(preshared, &sealed_payload, payload)
         };
         assert!(finish(&Key::ZERO, &mut payload).is_err());
         let ours = finish(&preshared, &mut payload).unwrap();

@@ -178,9 +178,40 @@ pub enum Output {
         /// Wall-clock time of the handshake, for reports.
         at: SystemTime,
     },
+    /// Seal this UDP payload with the keys of this session and send it to the peer at once; if it is empty, send an
+    /// empty packet. The session may carry nothing else ([`Carriage`](crate::Carriage)), or no packets be sealed with it.
+    #[cfg(feature = "postquantum")]
+    SendInside {
+        /// The peer.
+        peer: PeerId,
+        /// Our name for the session.
+        local_index: u32,
+        /// A datagram of the exchange of post-quantum keys.
+        payload: Vec<u8>,
+    },
+    /// Run the job on another thread, and call [`Device::computed`](crate::Device::computed) with its outcome.
+    #[cfg(feature = "postquantum")]
+    Compute {
+        /// The peer.
+        peer: PeerId,
+        /// Work of ML-KEM.
+        job: postquantum::Job,
+    },
     /// The peer was removed, because the device took on the same key. Its keys have been removed before.
     PeerRemoved {
         /// The peer.
         peer: PeerId,
     },
+}
+
+#[cfg(feature = "postquantum")]
+impl Output {
+    /// An empty packet of a session that packets are not sealed with.
+    pub(crate) const fn empty(peer: PeerId, local_index: u32) -> Self {
+        Self::SendInside {
+            peer,
+            local_index,
+            payload: Vec::new(),
+        }
+    }
 }

@@ -9,6 +9,8 @@ use plane::tai64n::{Clock, Tai64n};
 
 use crate::cookie::Jar;
 use crate::disguise::Junk;
+#[cfg(feature = "postquantum")]
+use crate::hybrid::Hybrid;
 use crate::keys::Keypairs;
 use crate::message::CROSSING;
 use crate::noise::Initiator;
@@ -40,6 +42,9 @@ pub(crate) enum StaticStatic {
 pub(crate) struct Peer {
     pub(crate) public: PublicKey,
     pub(crate) preshared: Key,
+    /// The exchange of post-quantum keys, if there is one with this peer.
+    #[cfg(feature = "postquantum")]
+    pub(crate) hybrid: Option<Box<Hybrid>>,
     pub(crate) static_static: StaticStatic,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) jar: Jar,
@@ -54,6 +59,9 @@ pub(crate) struct Peer {
     pub(crate) last_initiation: Option<Instant>,
     /// The peer's last initiation crossed ours and was not answered.
     pub(crate) left_waiting: bool,
+    /// Initiations in a row that ended where the message ends.
+    #[cfg(feature = "amnezia")]
+    pub(crate) exact: u8,
     pub(crate) timers: Timers,
     /// The deadline under which the device has queued this peer.
     pub(crate) queued: Option<Instant>,
@@ -64,6 +72,8 @@ impl Peer {
         Self {
             public,
             preshared: Key::ZERO,
+            #[cfg(feature = "postquantum")]
+            hybrid: None,
             static_static: StaticStatic::Unknown,
             endpoint: None,
             jar: Jar::new(&public),
@@ -74,6 +84,8 @@ impl Peer {
             latest_timestamp: Tai64n::default(),
             last_initiation: None,
             left_waiting: false,
+            #[cfg(feature = "amnezia")]
+            exact: 0,
             timers: Timers::default(),
             queued: None,
         }

@@ -126,10 +126,6 @@ impl Form {
         None
     }
 
-    pub(crate) const fn classify(&self, _: &[u8]) -> Option<Class> {
-        None
-    }
-
     pub(crate) const fn is_data_for(&self, _: &[u8], _: u32) -> Option<bool> {
         None
     }
@@ -155,14 +151,22 @@ impl Forms {
     pub(crate) const fn were_set(&self) -> bool {
         false
     }
+
+    pub(crate) const fn rejected(&self, _: &[u8]) -> Class {
+        Class::Malformed
+    }
 }
 
 /// A worker's copy of the form.
 #[derive(Debug, Default)]
-pub struct Reader {
-    pub(crate) form: Form,
-}
+pub struct Reader {}
 
 impl Reader {
     pub(crate) const fn read(&mut self, _: &Forms) {}
+
+    pub(crate) fn look_ahead<'a>(&mut self, _: impl Iterator<Item = &'a [u8]>) {}
+
+    pub(crate) const fn classify(&self, _: &Forms, _: &[u8]) -> Option<Class> {
+        None
+    }
 }

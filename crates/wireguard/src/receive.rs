@@ -1,6 +1,7 @@
 //! Reacts to messages: initiations, responses and cookie replies, in the order in which they become expensive, and
 //! says why a datagram led to no keys.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::message::{
 };
 use crate::noise::Responder;
 use crate::output::Output;
+use crate::peer::Peer;
 
 impl Device {
     /// Takes a datagram that is not a data packet. Costs at most a drop, whatever it holds.
@@ -43,8 +45,17 @@ impl Device {
             let found = self.disguise.message(datagram, self.checker.as_ref());
             let found = found.ok_or(Dropped::Malformed)?;
             let (message, signed) = (found.message.as_bytes(), found.signed.as_bytes());
-            let signed = (signed, Some(found.mac1_valid));
-            return self.receive_message(message, signed, from, now, out);
+            let (signed, before) = ((signed, Some(found.mac1_valid)), out.len());
+            let result = self.receive_message(message, signed, from, now, out);
+            if found.mac1_valid {
+                self.trials.understood(from.ip());
+            }
+            if let Some(&Output::Heard { peer, begins, .. }) = out.get(before)
+                && begins
+            {
+                self.note_trailer(peer, found.is_exact);
+            }
+            return result;
         }
         self.receive_message(datagram, (datagram, None), from, now, out)
     }
@@ -143,20 +154,9 @@ impl Device {
             ..
         } = self;
         let own = private.as_ref().ok_or(Dropped::NoPrivateKey)?;
-        let ephemeral = PublicKey::from(message.ephemeral);
-        let mut responder =
-            Responder::identify(IDENTIFIER, own, &ephemeral, &message.sealed_static)
-                .map_err(|_| Dropped::Unauthentic)?;
-        let id = *by_key.get(&responder.claimed).ok_or(Dropped::UnknownPeer)?;
-        let peer = peer_of(peers, id).ok_or(Dropped::UnknownPeer)?;
-
-        let static_static = peer.static_static(own).ok_or(Dropped::Unauthentic)?;
-        let mut payload = [0; 12 + TAG_LEN];
-        responder
-            .verify(&static_static, &message.sealed_timestamp, &mut payload)
-            .map_err(|_| Dropped::Unauthentic)?;
-        let mut timestamp = Tai64n::default();
-        timestamp.0.copy_from_slice(&payload[..12]);
+        let known = authenticate(message, own, by_key, peers)?;
+        let (id, peer, responder, timestamp) =
+            (known.id, known.peer, known.responder, known.timestamp);
         if timestamp <= peer.latest_timestamp {
             return Err(Dropped::Replayed);
         }
@@ -183,8 +183,14 @@ impl Device {
         // Made before any state changes: an ephemeral key of low order must not cost the peer its state.
         let answer = PrivateKey::generate();
         let mut sealed_nothing = [0; TAG_LEN];
+        #[cfg(feature = "postquantum")]
+        let (under, preshared) = peer.answer_under();
+        #[cfg(not(feature = "postquantum"))]
+        let preshared = &peer.preshared;
+        #[cfg(feature = "postquantum")]
+        let preshared = &preshared;
         let keys = responder
-            .respond(&answer, &peer.preshared, &[], &mut sealed_nothing)
+            .respond(&answer, preshared, &[], &mut sealed_nothing)
             .map_err(|_| Dropped::Unauthentic)?;
         peer.latest_timestamp = timestamp;
         peer.last_initiation = Some(now);
@@ -197,17 +203,25 @@ impl Device {
         });
 
         let local_index = indices.assign(id, random_index);
+        #[cfg(feature = "postquantum")]
+        let exchange = peer.carriage(under);
+        #[cfg(feature = "postquantum")]
+        peer.answered_under(local_index, under);
         let new = Keypair {
             local_index,
             created: now,
             lasts: disguise.timings.reject_after(),
             sending: true,
+            #[cfg(feature = "postquantum")]
+            only_exchange: exchange.is_some_and(|it| it.only),
         };
         retire(indices, id, peer.keys.install_responded(new), out);
         let material = DataKeys {
             remote_index: message.sender,
             seal: keys.from_responder,
             open: keys.from_initiator,
+            #[cfg(feature = "postquantum")]
+            exchange,
         };
         out.push(Output::AddKeys {
             peer: id,
@@ -257,17 +271,21 @@ impl Device {
             .filter(|pending| waits(pending.local_index))
             .ok_or(Dropped::Unexpected)?;
         let ephemeral = PublicKey::from(message.ephemeral);
-        let keys = pending
+        let agreed = pending
             .initiator
-            .finish(
-                own,
-                &peer.preshared,
-                &ephemeral,
-                &message.sealed_nothing,
-                &mut [0; TAG_LEN],
-            )
+            .agree(own, &ephemeral)
+            .map_err(|_| Dropped::Unauthentic)?;
+        #[cfg(feature = "postquantum")]
+        let (under, keys) = peer
+            .finish_under(&agreed, &message.sealed_nothing)
+            .ok_or(Dropped::Unauthentic)?;
+        #[cfg(not(feature = "postquantum"))]
+        let keys = agreed
+            .finish(&peer.preshared, &message.sealed_nothing, &mut [0; TAG_LEN])
             .map_err(|_| Dropped::Unauthentic)?;
         let asks = pending.asks;
+        #[cfg(feature = "postquantum")]
+        let began = pending.sent;
         peer.pending = None;
         peer.endpoint = Some(from);
         out.push(Output::Heard {
@@ -280,33 +298,52 @@ impl Device {
         let usable = peer.keys.current().is_some_and(|keys| keys.usable(now));
         if asks && usable && peer.timers.attempt_since.is_none() {
             indices.release(local_index);
+            #[cfg(feature = "postquantum")]
+            if let Some(current) = peer.only_exchange() {
+                out.push(Output::empty(id, current));
+                return Ok(());
+            }
             out.push(Output::SendKeepalive { peer: id });
             return Ok(());
         }
+        #[cfg(feature = "postquantum")]
+        let exchange = peer.carriage(under);
         let new = Keypair {
             local_index,
             created: now,
             lasts: disguise.timings.reject_after(),
             sending: true,
+            #[cfg(feature = "postquantum")]
+            only_exchange: exchange.is_some_and(|it| it.only),
         };
         retire(indices, id, peer.keys.install_initiated(new), out);
         let material = DataKeys {
             remote_index: message.sender,
             seal: keys.from_initiator,
             open: keys.from_responder,
+            #[cfg(feature = "postquantum")]
+            exchange,
         };
         out.push(Output::AddKeys {
             peer: id,
             keys: session_keys(local_index, material, now, true, &disguise.timings),
         });
-        out.push(Output::SendWith {
-            peer: id,
-            local_index,
-            confirm: true,
-        });
+        #[cfg(feature = "postquantum")]
+        let only_exchange = exchange.is_some_and(|it| it.only);
+        #[cfg(not(feature = "postquantum"))]
+        let only_exchange = false;
+        if !only_exchange {
+            out.push(Output::SendWith {
+                peer: id,
+                local_index,
+                confirm: true,
+            });
+        }
         out.push(Output::HandshakeComplete { peer: id, at });
         peer.timers.session_derived(now, &disguise.timings);
         peer.timers.handshake_complete();
+        #[cfg(feature = "postquantum")]
+        self.session_began(id, (true, under, began), now, out);
         self.requeue(id);
         Ok(())
     }
@@ -336,15 +373,60 @@ impl Device {
             return;
         };
         retire(indices, id, replaced, out);
-        out.push(Output::SendWith {
-            peer: id,
-            local_index,
-            confirm: false,
-        });
+        #[cfg(feature = "postquantum")]
+        let only_exchange = peer.only_exchange().is_some();
+        #[cfg(not(feature = "postquantum"))]
+        let only_exchange = false;
+        if !only_exchange {
+            out.push(Output::SendWith {
+                peer: id,
+                local_index,
+                confirm: false,
+            });
+        }
         out.push(Output::HandshakeComplete { peer: id, at });
         peer.timers.handshake_complete();
+        #[cfg(feature = "postquantum")]
+        self.session_confirmed(id, local_index, now, out);
         self.requeue(id);
     }
+}
+
+/// The sender of an initiation.
+pub(crate) struct Authentic<'p> {
+    pub(crate) id: PeerId,
+    pub(crate) peer: &'p mut Peer,
+    pub(crate) responder: Responder,
+    /// Not compared with earlier ones yet.
+    pub(crate) timestamp: Tai64n,
+}
+
+/// Finds the peer that has made an initiation.
+pub(crate) fn authenticate<'p>(
+    message: &Initiation,
+    own: &PrivateKey,
+    by_key: &HashMap<PublicKey, PeerId>,
+    peers: &'p mut [Option<Box<Peer>>],
+) -> Result<Authentic<'p>, Dropped> {
+    let ephemeral = PublicKey::from(message.ephemeral);
+    let mut responder = Responder::identify(IDENTIFIER, own, &ephemeral, &message.sealed_static)
+        .map_err(|_| Dropped::Unauthentic)?;
+    let id = *by_key.get(&responder.claimed).ok_or(Dropped::UnknownPeer)?;
+    let peer = peer_of(peers, id).ok_or(Dropped::UnknownPeer)?;
+
+    let static_static = peer.static_static(own).ok_or(Dropped::Unauthentic)?;
+    let mut payload = [0; 12 + TAG_LEN];
+    responder
+        .verify(&static_static, &message.sealed_timestamp, &mut payload)
+        .map_err(|_| Dropped::Unauthentic)?;
+    let mut timestamp = Tai64n::default();
+    timestamp.0.copy_from_slice(&payload[..12]);
+    Ok(Authentic {
+        id,
+        peer,
+        responder,
+        timestamp,
+    })
 }
 
 /// Why a datagram was dropped. Count drops, do not log them: any sender that can reach the port can cause each.

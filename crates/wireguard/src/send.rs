@@ -20,6 +20,10 @@ impl Device {
     /// May be called for every such packet. Initiations go out at most every 5 s, and none if keys came meanwhile.
     pub fn need_session(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
         let spacing = self.disguise.timings.spacing();
+        #[cfg(feature = "postquantum")]
+        if self.wants_exchange(id, now, out) {
+            return;
+        }
         let current = self.peer_mut(id).and_then(|peer| peer.keys.current());
         // The keys came while the report was queued.
         if current.is_some_and(|keys| keys.usable(now) && now < keys.created + spacing) {
@@ -86,6 +90,11 @@ impl Device {
             return;
         };
         if peer.keys.current().is_some_and(|keys| keys.usable(now)) {
+            #[cfg(feature = "postquantum")]
+            if let Some(current) = peer.only_exchange() {
+                out.push(Output::empty(id, current));
+                return;
+            }
             out.push(Output::SendKeepalive { peer: id });
         } else {
             self.initiate(id, true, now, out);

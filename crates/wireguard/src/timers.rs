@@ -185,6 +185,8 @@ impl Device {
                     self.persistent(id, &activity, now, out);
                 }
             }
+            #[cfg(feature = "postquantum")]
+            self.exchange_expired(id, now, out);
             // Each of the above has set its timer to later than `now` or not at all, so the loop ends.
             self.requeue(id);
         }
@@ -276,6 +278,8 @@ impl Device {
             return;
         };
         let earliest = peer.timers.earliest();
+        #[cfg(feature = "postquantum")]
+        let earliest = peer.exchange_due().into_iter().chain(earliest).min();
         self.deadlines.set(id, peer.queued, earliest);
         peer.queued = earliest;
     }

@@ -43,6 +43,8 @@ END {
         print ""
     }
     ratio("millrace-wireguard", "kernel-wireguard")
+    ratio("millrace-amneziawg-2.0", "millrace-wireguard")
+    ratio("millrace-amneziawg-3.1", "millrace-wireguard")
     ratio("millrace-aes-256-gcm", "kernel-ovpn-aes-256-gcm")
     ratio("millrace-kernel-aes-256-gcm", "kernel-ovpn-aes-256-gcm")
     ratio("millrace-aes-256-gcm", "openvpn-aes-256-gcm")

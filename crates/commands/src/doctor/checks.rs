@@ -49,6 +49,8 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("addresses", addresses),
     ("files", files),
     ("steering", steering),
+    #[cfg(feature = "amnezia")]
+    ("amneziawg", amneziawg),
     #[cfg(feature = "server")]
     ("expiry", expiry),
     ("kernel", kernel),
@@ -517,6 +519,11 @@ fn files(facts: &Facts, found: &mut Vec<Finding>) {
 
 fn steering(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend_from_slice(&facts.steering);
+}
+
+#[cfg(feature = "amnezia")]
+fn amneziawg(facts: &Facts, found: &mut Vec<Finding>) {
+    found.extend_from_slice(&facts.amneziawg);
 }
 
 #[cfg(feature = "server")]

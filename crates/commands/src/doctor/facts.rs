@@ -107,6 +107,9 @@ pub(super) struct Facts {
     /// Findings about certificates, lists and allowances that end soon.
     #[cfg(feature = "server")]
     pub(super) expiring: Vec<Finding>,
+    /// Findings about values of AmneziaWG in tunnels' files, and in interfaces of OpenWrt.
+    #[cfg(feature = "amnezia")]
+    pub(super) amneziawg: Vec<Finding>,
     /// Findings about mistakes in settings files, and missing parts of the guard and the policy.
     pub(super) steering: Vec<Finding>,
     pub(super) listening: Vec<Listening>,

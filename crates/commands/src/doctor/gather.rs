@@ -8,9 +8,13 @@ use crate::server::renew::configuration;
 use crate::settings_files;
 use crate::status;
 use crate::up::account;
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", feature = "amnezia"))]
 use config::kind::Kind;
+#[cfg(feature = "amnezia")]
+use config::permissions::Permissions;
 use netio::netlink::{Family, Netfilter, Netlink, RouteKind, TABLE_MAIN};
+#[cfg(all(feature = "amnezia", feature = "openwrt"))]
+use openwrt::network::{Network, Source};
 use openwrt::uci::Package;
 #[cfg(feature = "server")]
 use service::openvpn::expiry::{self, Expiring};
@@ -30,6 +34,9 @@ const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
+
+/// OpenWrt's interfaces.
+const NETWORK: &str = "/etc/config/network";
 
 /// How long a name server may take.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -62,6 +69,8 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         open_files: open_files(),
         #[cfg(feature = "server")]
         expiring: expiring(statuses),
+        #[cfg(feature = "amnezia")]
+        amneziawg: amneziawg(),
         steering: steering(),
         listening: listening(),
         forwards: number("/proc/sys/net/ipv4/ip_forward") == Some(1),
@@ -309,14 +318,8 @@ fn expiring(statuses: &[Status]) -> Vec<Finding> {
         place,
         remedy,
     };
-    let running = running::all().unwrap_or_default();
-    let mut files = profile::all();
-    files.extend(running.into_iter().map(|it| it.path));
-    files.sort();
-    files.dedup();
-    files.retain(|it| Kind::at(it) == Kind::OpenVpn);
     let mut found = Vec::new();
-    for path in files {
+    for path in files_of(Kind::OpenVpn) {
         let Ok(config) = configuration(&path) else {
             continue;
         };
@@ -333,6 +336,58 @@ fn expiring(statuses: &[Status]) -> Vec<Finding> {
         found.extend(scarce.map(|what| finding(what, place.clone(), CAP_REMEDY.to_owned())));
     }
     found
+}
+
+/// The files of this kind, up or down.
+#[cfg(any(feature = "server", feature = "amnezia"))]
+fn files_of(kind: Kind) -> Vec<PathBuf> {
+    let running = running::all().unwrap_or_default();
+    let mut files = profile::all();
+    files.extend(running.into_iter().map(|it| it.path));
+    files.sort();
+    files.dedup();
+    files.retain(|it| Kind::at(it) == kind);
+    files
+}
+
+/// Findings about the values of AmneziaWG in all WireGuard files, and in OpenWrt's interfaces.
+#[cfg(feature = "amnezia")]
+fn amneziawg() -> Vec<Finding> {
+    let mut found = Vec::new();
+    for path in files_of(Kind::WireGuard) {
+        let import = config::wgquick::read(&path, Permissions::NONE).ok();
+        if let Some((tunnel, _)) = import.and_then(|it| it.into_tunnel().ok()) {
+            found.extend(amneziawg_of(&path.display().to_string(), &tunnel));
+        }
+    }
+    #[cfg(feature = "openwrt")]
+    {
+        let text = openwrt::uci::read(Path::new(NETWORK)).unwrap_or_default();
+        let package = Package::parse(&String::from_utf8_lossy(&text)).unwrap_or_default();
+        let ours = (package.of_kind("interface")).filter(|it| it.text("proto") == Some("millrace"));
+        for name in ours.filter_map(|it| it.name.as_deref()) {
+            let network = Network::read(&package, name).map(|it| it.source);
+            if let Ok(Source::Options { tunnel, .. }) = network {
+                found.extend(amneziawg_of(&format!("{NETWORK}: {name}"), &tunnel));
+            }
+        }
+    }
+    found
+}
+
+/// Findings about the values of AmneziaWG in a tunnel.
+#[cfg(feature = "amnezia")]
+pub(super) fn amneziawg_of(place: &str, tunnel: &config::tunnel::Tunnel) -> Vec<Finding> {
+    let finding = |hint: String| {
+        let (what, remedy) = hint.split_once("; ").unwrap_or((&hint, "change it"));
+        Finding {
+            check: "",
+            what: what.to_owned(),
+            place: place.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    };
+    crate::check::amnezia(tunnel).map(finding).collect()
 }
 
 /// Certificates of a server's connected clients that end soon.
@@ -472,7 +527,7 @@ fn starter() -> Starter {
 }
 
 fn up() -> Vec<Up> {
-    let of_netifd = Path::new("/etc/config/network");
+    let of_netifd = Path::new(NETWORK);
     let up = running::all().unwrap_or_default().into_iter().map(|it| Up {
         by_netifd: it.path.starts_with(of_netifd),
         name: it.name,

@@ -8,7 +8,7 @@ use crate::import::{self, ImportingError};
 #[cfg(feature = "policy")]
 use crate::policy::rules::{self, Wanted};
 use crate::profile::DIRECTORY;
-use config::error::ImportError;
+#[cfg(feature = "policy")]
 use config::kind::Kind;
 use config::permissions::Permissions;
 use config::policy::DEFAULT_PATH;
@@ -108,9 +108,14 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
     if let Some(network) = network {
         check_section(name, network, to)?;
     }
+    let linked = import::unlinked(text).map_err(words)?;
+    let (file, text) = match &linked {
+        Some(text) => (import::LINK, text.as_str()),
+        None => (file.as_str(), text.as_str()),
+    };
     let kept = import::place(to, name, Path::new(file), text);
     import::may_keep(&kept, Permissions::default()).map_err(words)?;
-    let judge = |text: &str| judge(&kept, text, network.is_some());
+    let judge = |text: &str| import::judge_alone(&kept, text, network.is_some());
     let mut judged = judge(text).map_err(|error| words(error.into()))?;
     if keeps {
         if !judged.usable {
@@ -124,39 +129,13 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
         }
         return Ok(json!({"said": said, "start": start(name, &kept)}));
     }
-    judged.report.file = match file.as_str() {
+    judged.report.file = match file {
         "" => "the text".to_owned(),
         file => file.to_owned(),
     };
     let refused = judged.report.with(Verdict::Refused);
     let refused: Vec<String> = refused.map(|it| judged.report.describe(it)).collect();
     Ok(json!({"said": verdict(&judged), "usable": judged.usable, "refused": refused}))
-}
-
-/// Judges a file on its own: the page's user must not see the router's files.
-fn judge(kept: &Path, text: &str, is_interface: bool) -> Result<Judged, ImportError> {
-    let kind = Kind::of(kept, text.as_bytes());
-    let arguments = check::Arguments {
-        file: kept.to_owned(),
-        alone: true,
-        ..check::Arguments::default()
-    };
-    let mut judged = check::judge_bytes(kind, text.as_bytes(), &arguments)?;
-    // A relay's file gives no tunnel.
-    judged.usable &= kind != Kind::Relay;
-    // Interfaces run no scripts, so a server that depends on them cannot work.
-    #[cfg(feature = "openwrt")]
-    if judged.usable
-        && is_interface
-        && kind == Kind::OpenVpn
-        && let Err(reason) = crate::netifd::notes_of(text.as_bytes(), kept, arguments.permissions)
-    {
-        judged.usable = false;
-        judged.report.refuse(&reason);
-    }
-    #[cfg(not(feature = "openwrt"))]
-    let _ = is_interface;
-    Ok(judged)
 }
 
 /// The section of UCI's `network` for a tunnel: its name may have no other characters.
@@ -412,6 +391,36 @@ mod tests {
                 .to_string()
                 .contains("exists")
         );
+    }
+
+    #[cfg(feature = "amnezia")]
+    #[test]
+    fn a_link_is_judged_and_kept_as_a_file() {
+        use config::amnezia::link;
+        let place = tempfile::tempdir().unwrap();
+        let text = format!("{WIREGUARD}PostUp = /x\n[Peer]\nEndpoint = 192.0.2.1:7\nPublicKey = ")
+            + "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = 10.0.0.0/8\n";
+        let link = link::write(&text, "phone").unwrap();
+        let codes = link::series(&link).unwrap();
+        let codes: Vec<&str> = codes.iter().map(|it| it.as_str()).collect();
+        for (name, of, text) in [("a", "a.ovpn", link.as_str()), ("b", "", &codes.join("\n"))] {
+            let take = |text: &str, keeps| take(&file(name, of, text), place.path(), None, keeps);
+            let told = take(text, false).unwrap();
+            let refused = told["refused"][0].as_str().unwrap();
+            assert!(
+                refused.starts_with("link:3:") && refused.contains("PostUp"),
+                "{told}"
+            );
+            take(text, true).unwrap();
+            let kept = fs::read_to_string(place.path().join(format!("{name}.conf"))).unwrap();
+            assert!(
+                kept.contains("192.0.2.1:7") && !kept.contains("/x"),
+                "{kept}"
+            );
+        }
+        let cut = file("c", "", &link[..link.len() - 9]);
+        let error = take(&cut, place.path(), None, true).unwrap_err();
+        assert!(error.contains("copy it again"), "{error}");
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Owned<'_> {
         let endpoints = endpoints(&tunnel, names, daemon);
         tunnel.interface.mtu = self.given.network.mtu.or(tunnel.interface.mtu);
         let mut want = service::wireguard::want(&tunnel, &endpoints, false);
-        want.probed = daemon.with(|interface| interface.probed_path()).flatten();
+        daemon.with(|interface| interface.complete(&mut want));
         want
     }
 
@@ -209,6 +209,13 @@ impl Owned<'_> {
             })
         };
         let silent = tunnel.peers.iter().filter(still);
+        #[cfg(feature = "amnezia")]
+        let differs: Option<(String, String)> = silent.clone().find_map(|it| {
+            let words = daemon.with(|interface| interface.difference(&it.public_key));
+            Some((named(it)?, words.flatten()?))
+        });
+        #[cfg(not(feature = "amnezia"))]
+        let differs: Option<(String, String)> = None;
         let mut silent = silent.filter(|it| !is_unresolved(it)).filter_map(named);
         let names: Vec<String> = silent.by_ref().take(NAMED_MAX).collect();
         let why = match self.servers.is_pool() {
@@ -220,6 +227,9 @@ impl Owned<'_> {
                     "{endpoint}: the name has no address; check the name, and the router's name servers; still trying"
                 )
             }),
+            false if let Some((name, words)) = differs => {
+                Some(format!("no answer from {name}: {words}; still trying"))
+            }
             false => Some({
                 let others = if silent.next().is_some() { " and others" } else { "" };
                 format!(

@@ -43,10 +43,13 @@ pub(super) fn with(text: &str, sections: &[Section], status: &Status) -> Option<
         let shared = new.setting(text, "PresharedKey");
         let shared = shared.map(|key| ("PresharedKey", key));
         let record = new.file.as_deref().map(|record| ("File", record));
+        let policy = new.setting(text, "PostQuantum");
+        let policy = policy.map(|it| ("PostQuantum", it));
         let values: Vec<_> = [("PublicKey", &*new.public_key)]
             .into_iter()
             .chain(shared)
             .chain(record)
+            .chain(policy)
             .collect();
         changes.push((own, Some(own.text_with(text, &values))));
         let gone: HashSet<usize> = chains.before(used).chain([used]).collect();

@@ -16,11 +16,18 @@ use config::kind::Kind;
 use config::tunnel::Tunnel;
 use config::types::{AllowedIp, family_bits};
 use config::wgquick::{self, LINE_MAX};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
+
+/// The line that permits post-quantum keys in a new client's file and in its section at the server.
+#[cfg(feature = "postquantum")]
+const PREFER: &str = "#! PostQuantum = prefer\n";
+#[cfg(not(feature = "postquantum"))]
+const PREFER: &str = "";
 
 /// A server's file.
 struct File {
@@ -308,6 +315,14 @@ impl Client {
         self.newest().file.as_deref().and_then(Record::read)
     }
 
+    /// The line for the policy of post-quantum keys that the client's newest section has.
+    fn post_quantum(&self, file: &str) -> Cow<'static, str> {
+        match self.newest().setting(file, "PostQuantum") {
+            Some(policy) => format!("#! PostQuantum = {policy}\n").into(),
+            None => PREFER.into(),
+        }
+    }
+
     /// The client's sections.
     fn sections(&self) -> impl Iterator<Item = &Section> {
         iter::once(&self.section).chain(&self.next)
@@ -344,13 +359,15 @@ struct Made {
 }
 
 impl File {
-    /// Makes keys and a file for a client. The client's file names no network behind the client itself.
+    /// Makes keys and a file for a client. The client's file names no network behind the client itself; `post_quantum` is
+    /// the line for both files, or empty.
     fn make(
         &self,
         terms: &Terms,
         own: &[AllowedIp],
         behind: &[AllowedIp],
         reached: &Reached,
+        post_quantum: &str,
     ) -> Result<Made, PeerError> {
         let endpoint = terms.endpoint(self.tunnel.home.as_ref(), &self.path)?;
         let endpoint = endpoint.to_string();
@@ -390,7 +407,9 @@ impl File {
             "\n",
             &dns,
             &self.amnezia,
-            "\n[Peer]\nPublicKey = ",
+            "\n[Peer]\n",
+            post_quantum,
+            "PublicKey = ",
             &self.key,
             "\nPresharedKey = ",
             &shared,
@@ -404,7 +423,9 @@ impl File {
         let section = secret(&[
             "#! File = ",
             &record,
-            "\nPublicKey = ",
+            "\n",
+            post_quantum,
+            "PublicKey = ",
             &public,
             "\nPresharedKey = ",
             &shared,
@@ -464,7 +485,7 @@ pub(super) fn add(
     let reached = file.reached(&clients, new);
     let (mut issued, mut sections) = (Vec::new(), Vec::new());
     for (new, own) in new.iter().zip(&addresses) {
-        let Made { text, section } = file.make(terms, own, new.behind, &reached)?;
+        let Made { text, section } = file.make(terms, own, new.behind, &reached, PREFER)?;
         let note = new.note.map(|it| format!("#! Note = {it}\n"));
         sections.push(secret(&[
             if sections.is_empty() { "" } else { "\n" },
@@ -516,7 +537,9 @@ pub(super) fn reissue(
             return Err(PeerError::Addressless((*name).to_owned()));
         }
         let terms = chosen.terms(name, client.record())?;
-        let Made { text, section } = file.make(&terms, &client.own, &client.behind, &reached)?;
+        let post_quantum = client.post_quantum(&file.text);
+        let Made { text, section } =
+            file.make(&terms, &client.own, &client.behind, &reached, &post_quantum)?;
         sections.push(secret(&[
             if sections.is_empty() { "" } else { "\n" },
             "[Peer]\n#! Name = ",

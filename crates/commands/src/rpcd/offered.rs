@@ -1,9 +1,8 @@
 //! Checks a file that a page uploads for damage, judges it as `millrace check` does, and stores it.
 
 use super::{Given, options};
-use crate::check::{self, Judged};
+use crate::check::Judged;
 use crate::import;
-use crate::netifd;
 use crate::profile::{self, DIRECTORY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -53,14 +52,14 @@ impl Offered {
                 bytes.len()
             ));
         }
+        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        let linked = import::unlinked(text).map_err(|error| error.to_string())?;
+        let name = linked.as_ref().map_or(&*given.name, |_| import::LINK);
         Ok(Self {
             interface: given.interface.clone(),
             // Only the name's ending matters; people read the rest.
-            name: Path::new(&given.name)
-                .file_name()
-                .unwrap_or_default()
-                .into(),
-            bytes,
+            name: Path::new(name).file_name().unwrap_or_default().into(),
+            bytes: linked.map_or(bytes, |it| Zeroizing::new(it.as_bytes().to_vec())),
         })
     }
 
@@ -83,8 +82,8 @@ impl Offered {
         let mut report = serde_json::to_value(judged.document()).unwrap_or_default();
         report["file"] = json!(self.name);
         let wireguard = (kind == Kind::WireGuard && judged.usable).then(|| options::of(text));
-        // A relay's file gives no interface.
-        report["usable"] = json!(judged.usable && kind != Kind::Relay);
+        // Refused lines are left out.
+        report["usable"] = json!(judged.usable);
         Ok(json!({
             "kind": kind.as_str(),
             "ending": ending,
@@ -99,8 +98,8 @@ impl Offered {
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
         let unusable = || "not kept: no tunnel can be made from this file".to_owned();
         let kept = self.place(directory, text);
-        let (kind, judged) = judge(&kept, text)?;
-        if !judged.usable || kind == Kind::Relay {
+        let judged = judge(&kept, text)?.1;
+        if !judged.usable {
             return Err(unusable());
         }
         if !profile::is_profile(&kept) {
@@ -151,24 +150,11 @@ impl Offered {
     }
 }
 
-/// Judges a file on its own: the uploader may not read the router's files.
+/// Judges a file, and says which options give permissions.
 fn judge(path: &Path, text: &str) -> Result<(Kind, Judged), String> {
     let kind = Kind::of(path, text.as_bytes());
-    let arguments = check::Arguments {
-        file: path.to_owned(),
-        alone: true,
-        ..check::Arguments::default()
-    };
-    let judged = check::judge_bytes(kind, text.as_bytes(), &arguments);
+    let judged = import::judge_alone(path, text, true);
     let mut judged = judged.map_err(|error| error.to_string())?;
-    // Interfaces run no scripts, so a server that depends on them cannot work.
-    if judged.usable
-        && kind == Kind::OpenVpn
-        && let Err(reason) = netifd::notes_of(text.as_bytes(), path, arguments.permissions)
-    {
-        judged.usable = false;
-        judged.report.refuse(&reason);
-    }
     for entry in &mut judged.report.entries {
         entry.reason = for_uci(&entry.reason);
     }
@@ -352,6 +338,34 @@ mod tests {
         );
         assert!(to.join("office.ovpn.old").is_file());
         assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
+    }
+
+    #[cfg(feature = "amnezia")]
+    #[test]
+    fn a_link_becomes_options_or_a_file() {
+        let text = format!(
+            "{FILE}Jc = 4\nPostUp = /x\n\n[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+             Endpoint = 192.0.2.1:7\n"
+        );
+        let link = config::amnezia::link::write(&text, "phone").unwrap();
+        let file = offered("office.ovpn", link.as_bytes());
+        let report = file.check().unwrap();
+        assert_eq!(report["report"]["refused"], 1, "{report}");
+        assert_eq!(report["options"]["interface"]["awg_jc"], "4", "{report}");
+        let directory = tempfile::tempdir().unwrap();
+        file.keep(directory.path(), false).unwrap();
+        let kept = fs::read_to_string(directory.path().join("office.conf")).unwrap();
+        assert!(
+            !kept.contains("/x") && kept.contains("\nJc = 4\n"),
+            "{kept}"
+        );
+        let given = Given {
+            interface: "office".to_owned(),
+            data: Zeroizing::new(STANDARD.encode(&link[..link.len() - 9])),
+            ..Given::default()
+        };
+        let error = Offered::new(&given).err().unwrap();
+        assert!(error.contains("copy it again"), "{error}");
     }
 
     /// Lines that would touch the router's files are reported, and not stored.

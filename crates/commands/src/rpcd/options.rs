@@ -17,6 +17,10 @@ pub(super) fn of(text: &str) -> Option<Value> {
     if !tunnel.lines.is_default() || tunnel.home.is_some() {
         return None;
     }
+    #[cfg(feature = "postquantum")]
+    if tunnel.peers.iter().any(|it| it.requires_post_quantum()) {
+        return None;
+    }
     let named = clients::sections(text);
     let name = |peer: &Peer| {
         let key = peer.public_key.to_base64();

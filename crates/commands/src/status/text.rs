@@ -172,6 +172,14 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
                 &text(&peer.crypto_backend),
                 &text(&peer.backend),
             ),
+            #[cfg(feature = "postquantum")]
+            "key_exchange" if peer.key_exchange.is_some() => {
+                let group = text(&peer.key_exchange);
+                match peer.post_quantum {
+                    Some(true) => format!("{group} (post-quantum)"),
+                    _ => paint.with("33", &format!("{group} (not post-quantum)")),
+                }
+            }
             "state" if peer.state.is_some() => {
                 let state = paint.with("31", &text(&peer.state));
                 format!("{state}: {}", text(&peer.reason))

@@ -501,7 +501,7 @@ impl Up<'_> {
         let names = daemon.with(|interface| interface.names());
         let endpoints = endpoints(&self.tunnel, &names.unwrap_or_default(), daemon);
         let mut want = service::wireguard::want(&self.tunnel, &endpoints, self.switches.no_dns);
-        want.probed = daemon.with(|interface| interface.probed_path()).flatten();
+        daemon.with(|interface| interface.complete(&mut want));
         want
     }
 

@@ -20,8 +20,13 @@ use thiserror::Error;
 use wireguard::amnezia::KEYS;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use crate::clients::joined as secret;
+
 /// The beginning of a link.
 const SCHEME: &str = "vpn://";
+
+/// The beginnings of web addresses.
+const WEB: [&str; 2] = ["https://", "http://"];
 
 /// The first bytes of each piece of a series, and how they begin in base64.
 const MAGIC: [u8; 2] = 1984_u16.to_be_bytes();
@@ -87,6 +92,11 @@ pub enum LinkError {
          import that link"
     )]
     FullAccess,
+    /// The text is the address of a web page, such as a subscription's.
+    #[error(
+        "the text is a web address, which is not opened; download the file from there, and import the file"
+    )]
+    Web,
     /// The link has a key for Amnezia's shop in place of a connection.
     #[error(
         "the link is a subscription, which only Amnezia's apps can use; export an AmneziaWG file there, and import \
@@ -104,15 +114,27 @@ pub enum LinkError {
     Empty,
 }
 
-/// Whether a text is a link or a series of QR codes.
+/// Whether a text begins with these letters, in any case.
+fn begins(text: &str, with: &str) -> bool {
+    let head = text.get(..with.len());
+    head.is_some_and(|it| it.eq_ignore_ascii_case(with))
+}
+
+/// The text without white space around it, and without the byte order mark that Windows editors put first.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches(|it: char| it.is_whitespace() || it == '\u{feff}')
+}
+
+/// Whether a text is a link, a web address, or a series of QR codes. No message may quote any of these.
 #[must_use]
 pub fn is_link(text: &str) -> bool {
-    let text = text.trim_start();
+    let text = trimmed(text);
     let is_piece = || {
         let first = text.lines().next().and_then(decoded);
         first.is_some_and(|it| it.starts_with(&MAGIC))
     };
-    text.starts_with(SCHEME) || (text.starts_with(MAGIC_TEXT) && is_piece())
+    let mut schemes = [SCHEME].into_iter().chain(WEB);
+    schemes.any(|it| begins(text, it)) || (text.starts_with(MAGIC_TEXT) && is_piece())
 }
 
 /// The text of the file that a link or a series has.
@@ -120,9 +142,13 @@ pub fn is_link(text: &str) -> bool {
 /// # Errors
 /// [`LinkError`]; all but [`LinkError::Incomplete`] and [`LinkError::Mixed`] are faults of the link.
 pub fn read(text: &str) -> Result<Zeroizing<String>, LinkError> {
-    let bytes = match text.trim().strip_prefix(SCHEME) {
-        Some(link) => decoded(link).ok_or(LinkError::Damaged)?,
-        None => joined(text)?,
+    let text = trimmed(text);
+    if WEB.into_iter().any(|it| begins(text, it)) {
+        return Err(LinkError::Web);
+    }
+    let bytes = match begins(text, SCHEME) {
+        true => decoded(&text[SCHEME.len()..]).ok_or(LinkError::Damaged)?,
+        false => joined(text)?,
     };
     file(&parsed(&inflated(&bytes)?)?)
 }
@@ -251,10 +277,9 @@ fn text_of(value: &Secret) -> Zeroizing<String> {
 /// The text of the file for the connection in a document.
 fn file(document: &Secret) -> Result<Zeroizing<String>, LinkError> {
     let document = &document.0;
-    if ["userName", "password"]
-        .into_iter()
-        .any(|it| value(&document[it]).is_some())
-    {
+    // A password may be an SSH key of several lines.
+    let is_set = |it: &str| document[it].as_str().is_some_and(|it| !it.is_empty());
+    if ["userName", "password"].into_iter().any(is_set) {
         return Err(LinkError::FullAccess);
     }
     let containers = document["containers"].as_array();
@@ -293,72 +318,55 @@ fn without_connection(document: &Value, containers: &[Value]) -> LinkError {
     }
 }
 
+/// Keys of a section of a file, and the names of their values in a document. AmneziaWG's have the same.
+fn names(section: usize) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let own = KEYS.into_iter().filter(move |_| section == 0);
+    let known = NAMES[section].iter().copied();
+    known.chain(own.map(|it| (it, it)))
+}
+
+/// The section that begins with a line.
+fn head(line: &str) -> Option<usize> {
+    let head = line.split('#').next().unwrap_or_default().trim();
+    SECTIONS.iter().position(|it| head.eq_ignore_ascii_case(it))
+}
+
 /// The text of a file with the lines that it lacks, as a connection and its document have their values.
 fn filled(connection: &Value, document: &Value) -> Zeroizing<String> {
     let config = connection["config"].as_str().unwrap_or_default();
-    let is_open = |line: &str| DNS_VARIABLES.iter().any(|it| line.contains(it));
-    let mut keys: [Vec<&str>; 2] = Default::default();
-    let mut section = 0;
-    for line in config.lines().filter(|it| !is_open(it)).map(str::trim) {
-        match SECTIONS.iter().position(|it| line.eq_ignore_ascii_case(it)) {
-            Some(found) => section = found,
-            None => keys[section].extend(line.split_once('=').map(|(key, _)| key.trim())),
+    let is_open = |line: &&str| DNS_VARIABLES.iter().any(|it| line.contains(it));
+    let lines = config.split_inclusive('\n').filter(|it| !is_open(it));
+    let mut lines: Vec<&str> = lines.collect();
+    for absent in ["\n[Interface]\n", "\n[Peer]\n"] {
+        if lines.iter().all(|it| head(it) != head(absent)) {
+            lines.push(absent);
         }
     }
-    let mut missing: [Vec<(&str, Zeroizing<String>)>; 2] = Default::default();
-    for section in 0..SECTIONS.len() {
-        let own = KEYS.into_iter().filter(|_| section == 0).map(|it| (it, it));
-        let mut add = |key, text: Option<Zeroizing<String>>| {
-            let lacks = !keys[section].iter().any(|it| it.eq_ignore_ascii_case(key));
-            missing[section].extend(text.filter(|_| lacks).map(|it| (key, it)));
+    let config = secret(&lines);
+    let lacking = [0, 1].map(|section| {
+        let of_document = match section {
+            0 => ("DNS", servers(document)),
+            _ => ("Endpoint", endpoint(connection, document)),
         };
-        for (key, name) in NAMES[section].iter().copied().chain(own) {
-            add(key, value(&connection[name]));
-        }
-        match section {
-            0 => add("DNS", servers(document)),
-            _ => add("Endpoint", endpoint(connection, document)),
-        }
-    }
-    let more = missing
-        .iter()
-        .flatten()
-        .map(|(key, text)| key.len() + text.len() + 4);
-    let size = config.len() + more.sum::<usize>() + 64;
-    let mut out = Zeroizing::new(String::with_capacity(size));
-    let mut add = |out: &mut String, section: usize| {
-        for (key, text) in std::mem::take(&mut missing[section]) {
-            for part in [key, " = ", &text, "\n"] {
-                out.push_str(part);
-            }
-        }
-    };
-    for line in config.split_inclusive('\n').filter(|it| !is_open(it)) {
-        out.push_str(line);
-        let found = SECTIONS
+        let values = names(section).map(|(key, name)| (key, value(&connection[name])));
+        let values = values.chain([of_document]);
+        let lacks = values.filter(|(key, _)| found(&config, section, key).is_none());
+        let given: Vec<_> = lacks.filter_map(|(key, text)| Some((key, text?))).collect();
+        let parts = given
             .iter()
-            .position(|it| line.trim().eq_ignore_ascii_case(it));
-        if let Some(section) = found {
-            if !line.ends_with('\n') {
-                out.push('\n');
-            }
-            add(&mut out, section);
+            .flat_map(|(key, text)| [key, " = ", text, "\n"]);
+        secret(&parts.collect::<Vec<&str>>())
+    });
+    let mut parts = Vec::with_capacity(lines.len() + 4);
+    let mut is_seen = [false; 2];
+    for line in lines {
+        parts.push(line);
+        if let Some(section) = head(line).filter(|it| !std::mem::replace(&mut is_seen[*it], true)) {
+            parts.extend((!line.ends_with('\n')).then_some("\n"));
+            parts.push(&lacking[section]);
         }
     }
-    let has = |name: &str| {
-        config
-            .lines()
-            .any(|it| it.trim().eq_ignore_ascii_case(name))
-    };
-    for (section, name) in SECTIONS.iter().enumerate().filter(|(_, name)| !has(name)) {
-        if !out.is_empty() && !out.ends_with('\n') {
-            out.push('\n');
-        }
-        out.push_str(name);
-        out.push('\n');
-        add(&mut out, section);
-    }
-    out
+    secret(&parts)
 }
 
 /// A value as a line of a file may have it; `None` if there is none, or it is more than a line.
@@ -396,15 +404,12 @@ fn endpoint(connection: &Value, document: &Value) -> Option<Zeroizing<String>> {
     Some(format!("{host}:{}", *port).into())
 }
 
-/// The values of a key in the first section of this name, separated by commas.
-fn found(conf: &str, section: &str, key: &str) -> Option<Zeroizing<String>> {
-    let lines = conf.lines().map(str::trim);
-    let lines = lines
-        .skip_while(|it| !it.eq_ignore_ascii_case(section))
-        .skip(1);
-    let lines = lines.take_while(|it| !it.starts_with('['));
-    let values = lines.filter_map(|it| {
-        let (name, value) = it.split_once('=')?;
+/// The values of a key in all sections of a kind, separated by commas.
+fn found(conf: &str, section: usize, key: &str) -> Option<Zeroizing<String>> {
+    let mut at = None;
+    let values = conf.lines().filter_map(|line| {
+        at = head(line).or(at);
+        let (name, value) = line.split_once('=').filter(|_| at == Some(section))?;
         name.trim().eq_ignore_ascii_case(key).then(|| value.trim())
     });
     let values: Vec<&str> = values.collect();
@@ -413,17 +418,13 @@ fn found(conf: &str, section: &str, key: &str) -> Option<Zeroizing<String>> {
 
 /// The document for a client's file, as the app itself makes it of a file.
 fn document(conf: &str, name: &str) -> Option<Secret> {
-    let endpoint = found(conf, SECTIONS[1], "Endpoint")?;
+    let endpoint = found(conf, 1, "Endpoint")?;
     let (host, port) = endpoint.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut connection = Map::new();
     let mut is_amnezia = false;
-    for (section, names) in SECTIONS.iter().zip(NAMES) {
-        let own = KEYS
-            .into_iter()
-            .filter(|_| *section == SECTIONS[0])
-            .map(|it| (it, it));
-        for (key, name) in names.iter().copied().chain(own) {
+    for section in [0, 1] {
+        for (key, name) in names(section) {
             let Some(text) = found(conf, section, key) else {
                 continue;
             };
@@ -456,7 +457,7 @@ fn document(conf: &str, name: &str) -> Option<Secret> {
         "hostName": host,
     });
     // Without a second server, the app would add one of its own, outside the tunnel's.
-    let servers = found(conf, SECTIONS[0], "DNS");
+    let servers = found(conf, 0, "DNS");
     let servers = servers.iter().flat_map(|it| it.split(',').map(str::trim));
     let servers: Vec<&str> = servers
         .filter(|it| it.parse::<std::net::IpAddr>().is_ok())
@@ -513,6 +514,12 @@ mod tests {
         lines.reverse();
         let text = lines.join("\n\n");
         assert!(is_link(&text) && is_link(&format!("\n{}\n", *link)));
+        let copied = format!("\u{feff}VPN{}\r\n", &link[3..]);
+        assert!(is_link(&copied));
+        assert_eq!(read(&copied).unwrap().as_str(), CONF);
+        let web = "HTTPS://provider.example/?token=hunter2";
+        assert!(is_link(web));
+        assert_eq!(read(web), Err(LinkError::Web));
         assert_eq!(read(&text).unwrap().as_str(), CONF);
         // A camera may see a code twice.
         lines.push(lines[0]);
@@ -564,6 +571,23 @@ mod tests {
         let expected = "[Interface]\nMTU = 1280\nI1 = <r 9>\nDNS = 1.1.1.1, 1.0.0.1\nprivatekey = a\nI2 = \n\
             [Peer]\nAllowedIPs = 0.0.0.0/0, ::/0\nEndpoint = vpn.example:7\nPublicKey = b";
         assert_eq!(read(&plain(&document)).unwrap().as_str(), expected);
+        // Comments belong to a line, and a key in any [Peer] counts.
+        let config =
+            "[Interface] # mine\nMTU = 7\n[peer]#\nPublicKey = b\n[Peer]\nEndpoint = c:7\n";
+        let connection = json!({"config": config, "mtu": 9, "port": 7, "psk_key": "d"});
+        let more = json!({"hostName": "e"});
+        let document = with("amnezia-awg", &json!({"last_config": connection}), &more);
+        let expected = config.replace("[peer]#\n", "[peer]#\nPresharedKey = d\n");
+        assert_eq!(read(&plain(&document)).unwrap().as_str(), expected);
+        let connection = json!({"client_priv_key": "a", "server_pub_key": "b"});
+        let document = with(
+            "amnezia-awg",
+            &json!({"last_config": connection}),
+            &json!({}),
+        );
+        let expected = "\n[Interface]\nPrivateKey = a\n\n[Peer]\nPublicKey = b\n";
+        assert_eq!(read(&plain(&document)).unwrap().as_str(), expected);
+        let config = "[Interface]\nDNS = $PRIMARY_DNS, $SECONDARY_DNS\n[Peer]\nPublicKey = b";
         let document = with("amnezia-awg", &json!({"last_config": config}), &json!({}));
         let expected = config.replace("DNS = $PRIMARY_DNS, $SECONDARY_DNS\n", "");
         assert_eq!(read(&plain(&document)).unwrap().as_str(), expected);
@@ -591,6 +615,14 @@ mod tests {
         for (document, fault) in [
             (with("amnezia-awg", &awg, &secret), LinkError::FullAccess),
             (secret, LinkError::FullAccess),
+            (
+                with(
+                    "amnezia-awg",
+                    &awg,
+                    &json!({"password": "-----BEGIN\nhunter2\n"}),
+                ),
+                LinkError::FullAccess,
+            ),
             (
                 json!({"config_version": 1, "api_key": "k"}),
                 LinkError::Subscription,

@@ -8,11 +8,15 @@ use super::Parser;
 #[cfg(feature = "amnezia")]
 use crate::amnezia;
 use crate::home::HomeServer;
+#[cfg(feature = "postquantum")]
+use crate::keys::write;
 use crate::keys::{
     OK, Texts, Verdicted, compact, joined, key, number, parsed, shown, some, store, texts, up_to,
     write_texts,
 };
 use crate::pool::Pool;
+#[cfg(feature = "postquantum")]
+use crate::postquantum;
 use crate::tunnel::{Interface, Peer, Scripts, Table, Tunnel};
 #[cfg(not(feature = "amnezia"))]
 use crate::types::decimal;
@@ -221,6 +225,10 @@ impl Tunnel {
         for peer in &self.peers {
             out.push_str("\n[Peer]\n");
             write_texts("#! ", "Name", texts(&peer.name), &mut out);
+            #[cfg(feature = "postquantum")]
+            if let Some(settings) = &peer.post_quantum {
+                write(postquantum::KEYS, settings, "#! ", &mut out);
+            }
             for Row { name, kind, .. } in all() {
                 if let Kind::Peer(_, show) | Kind::OfPeers(_, show) = kind {
                     write_texts("", name, show(peer), &mut out);
@@ -238,13 +246,13 @@ impl Tunnel {
         let scripts = up.chain(&scripts.pre_down).chain(&scripts.post_down);
         let texts = interface.dns_search.iter().chain(scripts);
         let names: usize = texts.map(|text| text.len() + 16).sum();
-        // 64 covers an address with its prefix and separator, 512 the fixed lines of a section
+        // 64 covers an address with its prefix and separator, 640 the fixed lines of a section
         // with the longest name and an endpoint of the longest host name.
         #[cfg(feature = "amnezia")]
         let names = names + amnezia::size(&interface.amnezia);
         512 + names
             + 64 * (interface.addresses.len() + interface.dns.len())
-            + 512 * self.peers.len()
+            + 640 * self.peers.len()
             + 64 * self.allowed_ips().count()
     }
 }

@@ -255,7 +255,7 @@ fn every_key_is_read() {
                 allowed_ips: ranges.map(|text| text.parse().unwrap()).to_vec(),
                 endpoint: Some("[2001:db8::1]:51820".parse().unwrap()),
                 persistent_keepalive: Some(25),
-                replaces: None,
+                ..Peer::default()
             },
             Peer {
                 name: None,
@@ -264,7 +264,7 @@ fn every_key_is_read() {
                 allowed_ips: vec![],
                 endpoint: Some("vpn.example.com:1".parse().unwrap()),
                 persistent_keepalive: Some(0),
-                replaces: None,
+                ..Peer::default()
             },
         ],
         home: None,

@@ -1,12 +1,13 @@
 //! Saving loses nothing, and no file makes the reader panic.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use config::home::{HomeServer, Masquerading};
 use config::lines::{Line, LineMode, Lines};
 use config::permissions::Permissions;
 use config::pool::{Choose, Pool, Server};
+use config::postquantum::{Policy, PostQuantum};
 use config::tunnel::*;
 use config::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, family_bits};
 use config::wgquick::*;
@@ -101,6 +102,8 @@ prop_compose! {
         ranges in unique(address()),
         endpoint in prop::option::of((host(), 1u16..)),
         persistent_keepalive in any::<Option<u16>>(),
+        policy in prop::sample::select(Policy::ALL.to_vec()),
+        target in prop::option::of(any::<SocketAddr>()),
     ) -> Peer {
         let mut allowed_ips: Vec<AllowedIp> = Vec::new();
         for range in ranges {
@@ -111,7 +114,12 @@ prop_compose! {
         }
         let endpoint = endpoint.map(|(host, port)| Endpoint { host, port });
         let name = name.map(String::into_boxed_str);
-        Peer { name, public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive, replaces: None }
+        // A file has neither scope nor flow, and none of the addresses that mean "any".
+        let target = target.map(|it| SocketAddr::new(it.ip(), it.port()));
+        let target = target.filter(|it| !it.ip().is_unspecified() && it.port() != 0);
+        let post_quantum = Some(PostQuantum { policy, target });
+        let post_quantum = post_quantum.filter(|it| *it != PostQuantum::default()).map(Box::new);
+        Peer { name, public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive, replaces: None, post_quantum }
     }
 }
 

@@ -50,6 +50,29 @@ impl ChaCha20 {
     }
 }
 
+/// Computes the beginning of the first block of each nonce.
+///
+/// # Panics
+/// On a CPU without NEON.
+pub(crate) fn first_blocks(key: &[u8; 32], nonces: &[[u8; 12]], beginnings: &mut [[u8; 16]]) {
+    assert!(crate::cpu::has_neon());
+    // SAFETY: the line above found NEON.
+    let key = unsafe { ChaCha20::new(key) };
+    for (nonces, beginnings) in nonces.chunks(LANES).zip(beginnings.chunks_mut(LANES)) {
+        let mut blocks = [[0; BLOCK / 4]; LANES];
+        let mut keystream = Keystream::new(&key, &mut []);
+        for (bytes, block) in nonces.iter().zip(&mut blocks) {
+            keystream.first_block(nonce(bytes), block);
+        }
+        keystream.flush();
+        for (beginning, block) in beginnings.iter_mut().zip(&blocks) {
+            for (bytes, word) in beginning.as_chunks_mut::<4>().0.iter_mut().zip(block) {
+                *bytes = word.to_le_bytes();
+            }
+        }
+    }
+}
+
 /// A packet's nonce as words.
 pub(super) type Nonce = [u32; 3];
 

@@ -7,7 +7,7 @@ use engine::Sockets;
 use netio::simulated::Call;
 use netio::tun::{GsoKind, Tun};
 use netio::udp::{Family, SocketOptions, UdpSocket};
-use plane::{LineId, Transports as _};
+use plane::{DataPlane as _, LineId, Notice, Transports as _};
 use proptest::prelude::*;
 use std::io::Error;
 use std::net::Ipv4Addr;
@@ -135,6 +135,12 @@ fn trains_that_the_socket_refuses_leave_as_datagrams_and_no_more_are_made() {
         assert!(!socket.gso.on());
         assert_eq!(tried.load(Ordering::Relaxed), refusals);
         assert_eq!(world.drops(), []);
+        let notices = world.around.control.notices();
+        let too_long = (world.peer.id(), Notice::TooLong);
+        assert_eq!(notices.contains(&too_long), errno != EIO, "{notices:?}");
+        // Shorter packets may fit where longer ones did not.
+        world.plane.tunnel.set_mtu(options().mtu - 100);
+        assert_eq!(socket.gso.on(), errno != EIO);
     }
 }
 

@@ -8,10 +8,11 @@ use crate::world::{World, options};
 use engine::Sockets;
 use netio::simulated::Call;
 use netio::tun::{GsoKind, Tun, VnetHdr};
-use netio::udp::Endpoint;
+use netio::udp::{Endpoint, Family};
 use plane::{DataPlane as _, Line, LineId, Transports as _};
 use std::net::Ipv6Addr;
-use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn packets_are_numbered_padded_and_sealed_in_the_order_in_which_they_were_read() {
@@ -80,6 +81,38 @@ fn packets_of_one_length_share_one_random_padding() {
     }
     let calls = world.plane.tunnel.outbound().syscalls.value() - before;
     assert!(calls < 24, "{calls}");
+}
+
+/// Counts the messages in which 1 MB of super-packets leaves; the last packet of each is shorter.
+fn messages(key: Key) -> usize {
+    let mut world: World = World::with_key(key);
+    let (messages, sockets) = (Arc::new(AtomicUsize::new(0)), world.plane.tunnel.sockets());
+    let count = Arc::clone(&messages);
+    let socket = sockets.of(Family::V4).unwrap();
+    socket.faults.set(move |call| {
+        if let Call::Send { trains, .. } = call {
+            count.fetch_add(trains.len(), Ordering::Relaxed);
+        }
+        None
+    });
+    for number in 0..20 {
+        let data = vec![number; 40 * 1300 - 800];
+        world.host_sends(&[with_header(&joined(false, false, (9, 1), 1300, &data))]);
+        let received = world.peer_receives(40);
+        assert!(received.iter().all(|(_, inner)| inner.len() <= 1420));
+    }
+    messages.load(Ordering::Relaxed)
+}
+
+#[test]
+fn random_padding_costs_no_more_sends_than_none() {
+    let padded = Key {
+        paddings: Some(AtomicUsize::new(0)),
+        ..Key::new(1, 1)
+    };
+    let (plain, padded) = (messages(Key::new(1, 1)), messages(padded));
+    assert!(plain >= 20, "{plain}");
+    assert!(10 * padded <= 11 * plain, "{padded} beside {plain}");
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl<const STAGES: bool> Wire for Toy<STAGES> {
     type Window = ReplayWindow;
     type Reader = ();
 
+    /// Settings lengthen datagrams: refusals of trains are notices.
+    fn prefix(&self) -> usize {
+        1
+    }
+
     fn classify(&self, (): &(), datagram: &[u8]) -> Class {
         match datagram.first() {
             Some(&kind @ (NAMED | OF_SENDER)) if datagram.len() >= HEADER + TAG => {

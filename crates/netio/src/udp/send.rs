@@ -62,7 +62,8 @@ pub struct SendReport {
     pub dropped: u64,
     /// Number of system calls made.
     pub syscalls: u64,
-    /// `errno` of the last refusal; 0 for none.
+    /// `errno` of the last refusal; 0 for none. `EMSGSIZE` also stands for a train that was refused for the length of its
+    /// datagrams, even if these were sent one by one.
     pub errno: i32,
     /// A sticky source address is no longer this host's: forget it.
     pub source_gone: bool,
@@ -212,6 +213,7 @@ impl UdpSocket {
             // EMSGSIZE: segments larger than the path's MTU, or a device that lies.
             Some(libc::EIO) if train.len > train.segment => self.gso.demote(error),
             Some(libc::EINVAL | libc::EMSGSIZE) if train.len > train.segment => {
+                report.errno = libc::EMSGSIZE;
                 self.gso.rejected(error);
             }
             // The interface may have lost the sticky source address: let the kernel choose.
@@ -472,7 +474,7 @@ impl UdpSocket {
 }
 
 impl SendReport {
-    /// Whether this host itself has refused a datagram as too long.
+    /// Whether this host itself has refused a datagram, or a train of such datagrams, as too long.
     #[must_use]
     pub fn too_long(&self) -> bool {
         self.errno == libc::EMSGSIZE

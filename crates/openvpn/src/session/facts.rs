@@ -67,6 +67,15 @@ impl Session {
         self.certificate.as_ref()
     }
 
+    /// The group of the last TLS key exchange: its name in OpenVPN files, such as `X25519MLKEM768`, and whether it is
+    /// post-quantum.
+    #[cfg(feature = "postquantum")]
+    #[must_use]
+    pub fn key_exchange(&self) -> Option<(&'static str, bool)> {
+        let name = self.key_exchange?;
+        Some((name, name.contains("MLKEM")))
+    }
+
     /// Client: whether the server has answered, but sent nothing inside TLS.
     #[must_use]
     pub fn is_tls_unanswered(&self) -> bool {

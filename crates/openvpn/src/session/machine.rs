@@ -90,6 +90,9 @@ pub struct Session {
     /// Number of TLS handshakes handed to other threads so far.
     pub(super) handshakes: u64,
     pub(super) certificate: Option<Arc<PeerCertificate>>,
+    /// The group of the last key exchange.
+    #[cfg(feature = "postquantum")]
+    pub(super) key_exchange: Option<&'static str>,
     /// The peer's option string, once it has come.
     pub(super) options: Option<String>,
     /// The wall clock in seconds since 1970, and the instant at which it was read.
@@ -128,6 +131,8 @@ impl Session {
             queued: VecDeque::new(),
             handshakes: 0,
             certificate: None,
+            #[cfg(feature = "postquantum")]
+            key_exchange: None,
             options: None,
             clock: (seconds, now),
             traffic: Arc::default(),
@@ -382,6 +387,10 @@ impl Session {
         };
         if let Some(description) = tls.describe() {
             log::info!("Control Channel: {description}");
+        }
+        #[cfg(feature = "postquantum")]
+        {
+            self.key_exchange = tls.key_exchange();
         }
         let certificate = tls.shared_peer();
         if self.agreed.is_some()

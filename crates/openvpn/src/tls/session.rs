@@ -260,6 +260,13 @@ impl TlsSession {
         Some(format!("{version}, cipher {suite}{group}"))
     }
 
+    /// The name of the group of the key exchange, such as `X25519MLKEM768`, once it is agreed upon.
+    #[cfg(feature = "postquantum")]
+    pub fn key_exchange(&self) -> Option<&'static str> {
+        let group = self.connection.negotiated_key_exchange_group()?;
+        group.name().as_str()
+    }
+
     /// Sends the TLS closure alert: no data follows.
     pub fn close(&mut self) {
         self.connection.send_close_notify();

@@ -144,7 +144,7 @@ fn peer(section: &Section, options: &mut Options<'_>) -> Option<Peer> {
         allowed_ips,
         endpoint,
         persistent_keepalive: keepalive.flatten(),
-        replaces: None,
+        ..Peer::default()
     })
 }
 

@@ -80,6 +80,9 @@ pub enum Call {
     InjectBy(PeerId, LineId, Vec<u8>),
     /// [`DataPlane::send_whole`].
     SendWhole(PeerId, Vec<u8>),
+    /// [`DataPlane::send_on`]: the peer, the session, and the payload.
+    #[cfg(feature = "postquantum")]
+    SendOn(PeerId, u32, Vec<u8>),
     /// [`DataPlane::send_keepalive`].
     SendKeepalive(PeerId),
     /// [`DataPlane::send_staged`].

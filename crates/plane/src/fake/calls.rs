@@ -311,6 +311,13 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
         }
     }
 
+    #[cfg(feature = "postquantum")]
+    fn send_on(&self, id: PeerId, session: u32, payload: &[u8]) {
+        self.on_peer(id, Call::SendOn(id, session, payload.to_vec()), |peer| {
+            peer.sessions.contains_key(&session).then_some(())
+        });
+    }
+
     fn send_keepalive(&self, id: PeerId) -> bool {
         self.on_peer(id, Call::SendKeepalive(id), |peer| {
             Some(peer.sealing.is_some() && peer.state.line.is_some())

@@ -34,6 +34,10 @@ pub(super) fn peer(
         cipher: cipher.map(str::to_owned),
         crypto_backend: cipher.map(|name| crate::backends::kind(name).name().to_owned()),
         backend: channel.cipher.map(|it| it.backend.to_owned()),
+        #[cfg(feature = "postquantum")]
+        key_exchange: session.key_exchange().map(|(name, _)| name.to_owned()),
+        #[cfg(feature = "postquantum")]
+        post_quantum: session.key_exchange().map(|(_, is_hybrid)| is_hybrid),
         connected_unix: Some(unix(since)),
         expires_unix: session.certificate().and_then(|it| it.ends()).map(unix),
         ..PeerStatus::default()

@@ -238,6 +238,12 @@ levels! {
         crypto_backend: Option<String>;
         /// Provider of the code that computes the cipher.
         backend: Option<String>;
+        /// Key exchange of the session: with OpenVPN the TLS group, such as `X25519MLKEM768`; with WireGuard
+        /// `X25519 + ML-KEM-768` or `X25519`, where `PostQuantum` is on.
+        key_exchange: Option<String>, absent "if null", label "key exchange", feature "postquantum";
+        /// Whether that key exchange is post-quantum, so that a recording stays secret from quantum computers.
+        post_quantum: Option<bool>, absent "if null", metric "millrace_peer_post_quantum",
+            feature "postquantum";
         /// Start of the session, in seconds since 1970, except with WireGuard.
         connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
         /// End of the peer's certificate, in seconds since 1970, with OpenVPN.

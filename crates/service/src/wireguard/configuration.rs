@@ -10,6 +10,8 @@ use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
 use lines::names::Name;
 use plane::{Endpoint, PeerId, RouteChange};
+#[cfg(feature = "postquantum")]
+use std::collections::BTreeMap;
 #[cfg(feature = "amnezia")]
 use wireguard::amnezia::Profile;
 use wireguard::{AddPeerError, Output};
@@ -64,13 +66,30 @@ impl Machine {
             self.set_port(port, cx)?;
         }
         let mut out = Vec::new();
+        // `wg setconf` names the peers anew, and no policies: a peer that remains keeps its own.
+        #[cfg(feature = "postquantum")]
+        let kept = match set.replace_peers {
+            true => self.policies(),
+            false => BTreeMap::new(),
+        };
         if set.replace_peers {
             for id in self.peers.keys().copied().collect::<Vec<_>>() {
                 self.remove_peer(id, &mut out, cx);
             }
         }
         let mut peers = set.peers.iter();
-        let result = peers.try_for_each(|peer| self.set_peer(peer, &mut out, cx));
+        let result = peers.try_for_each(|peer| {
+            self.set_peer(peer, &mut out, cx)?;
+            #[cfg(feature = "postquantum")]
+            let kept = || kept.get(peer.public_key.as_bytes()).copied();
+            #[cfg(feature = "postquantum")]
+            if let Some(policy) = peer.post_quantum.or_else(kept)
+                && let Some(id) = self.peer_of(&peer.public_key)
+            {
+                self.set_post_quantum(id, policy, &mut out);
+            }
+            Ok(())
+        });
         cx.commit_routes();
         self.translate(out, None, cx);
         result
@@ -97,7 +116,16 @@ impl Machine {
         let (mut out, now) = (Vec::new(), cx.now.monotonic);
         self.device.set_profile(profile.clone(), now, &mut out);
         cx.host.set_profile(profile);
+        if self.device.settings().prefix != current.prefix {
+            // The MTU depends on `S4`.
+            cx.host.changed();
+        }
+        for peer in self.peers.values_mut() {
+            peer.difference = None;
+        }
         self.translate(out, None, cx);
+        #[cfg(feature = "postquantum")]
+        self.follow_all_post_quantum(cx);
         Ok(())
     }
 
@@ -291,3 +319,6 @@ impl Machine {
 fn refused(errno: i32, words: String) -> Result<(), Refused> {
     Err(Refused { errno, words })
 }
+
+#[cfg(all(test, feature = "amnezia"))]
+mod tests;

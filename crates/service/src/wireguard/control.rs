@@ -13,14 +13,18 @@ use wireguard::{Activity, Dropped, Output};
 pub(super) const INBOX: InboxLimits = InboxLimits {
     datagrams: 4096,
     longest: LONGEST,
-    // The only part of the answer to a probe that is read.
-    message_head: INITIATION_LEN,
+    // The only part of the answer to a probe that is read. Messages of an exchange of keys are read to their end.
+    message_head: if cfg!(feature = "postquantum") {
+        LONGEST
+    } else {
+        INITIATION_LEN
+    },
     active: true,
 };
 
 /// Bytes of the longest handshake datagram: an initiation, or one of AmneziaWG behind the longest prefix and before the
-/// longest trailer of other programs.
-const LONGEST: usize = if cfg!(feature = "amnezia") {
+/// longest trailer of other programs; or the longest message inside a data packet, of an exchange of post-quantum keys.
+const LONGEST: usize = if cfg!(any(feature = "amnezia", feature = "postquantum")) {
     2048
 } else {
     INITIATION_LEN
@@ -51,6 +55,8 @@ impl Machine {
                     from.endpoint.addr
                 ),
             );
+            #[cfg(feature = "amnezia")]
+            self.diagnose(bytes, from.endpoint.addr, why, cx);
         }
         self.translate(out, Some((from, bytes.len())), cx);
     }
@@ -66,6 +72,8 @@ impl Machine {
                 self.notice(id, notice, cx);
             }
         }
+        #[cfg(feature = "amnezia")]
+        self.look_for_bare_keepalives(cx);
     }
 
     fn notice(&mut self, id: PeerId, notice: Notice, cx: &mut Cx<'_>) {
@@ -80,6 +88,11 @@ impl Machine {
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, &mut out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, &mut out),
             Notice::Moved { .. } => self.peers_changed(cx),
+            // The owner derives the MTU from the path again, as after a change of the network.
+            #[cfg(feature = "amnezia")]
+            Notice::TooLong => self.network_changed(now),
+            #[cfg(not(feature = "amnezia"))]
+            Notice::TooLong => {}
             // These notices are for OpenVPN only.
             Notice::Compressed { .. } | Notice::Unframed | Notice::Silent | Notice::Failed => {}
             Notice::Active => {
@@ -117,6 +130,7 @@ impl Machine {
 
     fn output(&mut self, output: Output, received: Option<(Line, usize)>, cx: &mut Cx<'_>) {
         match output {
+            // The device is not told to exchange keys yet.
             Output::Send {
                 peer: None,
                 to,
@@ -153,10 +167,18 @@ impl Machine {
                 let (from, bytes) = received.unwrap_or_else(|| (Line::udp(Endpoint::new(from)), 0));
                 if let Some(entry) = self.peers.get_mut(&peer).filter(|_| begins) {
                     let received = cx.peer(peer).times.last_received;
+                    #[cfg(feature = "postquantum")]
+                    if !entry.silence.is_last(received) {
+                        self.device.heard_between_handshakes(peer);
+                    }
                     entry.silence.called(cx.now.monotonic, received);
                 }
                 self.heard_by_line(peer, from, cx);
                 cx.plane.note_received(peer, cx.now.monotonic, bytes);
+                #[cfg(feature = "amnezia")]
+                if begins {
+                    self.look_for_trailers(peer, from.endpoint.addr, cx);
+                }
             }
             Output::AddKeys { peer, keys } => {
                 if let Err(error) = cx.plane.add_keys(peer, keys) {
@@ -185,6 +207,14 @@ impl Machine {
                     false => cx.plane.send_keepalive(peer),
                 };
             }
+            #[cfg(feature = "postquantum")]
+            Output::SendInside {
+                peer,
+                local_index,
+                payload,
+            } => self.send_inside(peer, local_index, &payload, cx),
+            #[cfg(feature = "postquantum")]
+            Output::Compute { peer, job } => cx.host.compute(peer, job),
             Output::DropStaged { peer } => cx.plane.drop_staged(peer),
             Output::Disarmed { peer } => cx.disarm(peer),
             Output::HandshakeComplete { peer, at } => {
@@ -201,6 +231,8 @@ impl Machine {
                 let name = self.names.get_mut(&peer);
                 let good = name.and_then(|name| name.answered(from, cx.now.monotonic));
                 cx.keep_address(good);
+                #[cfg(feature = "postquantum")]
+                self.tell_protection(peer, cx);
                 #[cfg(feature = "server")]
                 self.succeed(peer, cx);
             }

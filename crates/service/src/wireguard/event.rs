@@ -47,8 +47,11 @@ pub enum Event {
     },
     /// Plan of the MTU probes; `None` turns probes off.
     ProbePaths(Option<Box<ProbePlan>>),
-    /// A peer has sent a message inside a data packet: an answer to a probe.
+    /// A peer has sent a message inside a data packet: an answer to a probe, or a part of an exchange of post-quantum keys.
     Message(PeerId, Box<[u8]>),
+    /// A job of [`Host::compute`](super::Host::compute) has ended.
+    #[cfg(feature = "postquantum")]
+    Computed(PeerId, postquantum::Outcome),
     /// The host's addresses or routes have changed.
     NetworkChanged,
     /// The host's devices or addresses have changed. Only lines depend on them.

@@ -33,6 +33,8 @@ pub struct FakeHost {
     pub lookups: Vec<LookUp>,
     /// How often the MTUs of the paths were read.
     pub path_looks: usize,
+    /// How often the owner was told of a change.
+    pub changes: usize,
     /// Token of the awaited ping answers; 0 for none.
     pub token: u64,
     /// The last token other than 0.
@@ -47,6 +49,16 @@ pub struct FakeHost {
     pub addresses: Vec<(String, IpAddr)>,
     /// The saved addresses of peers.
     pub peers: Vec<(Key32, Endpoint)>,
+    /// Numbers of rejected datagrams that the machine has asked for.
+    pub samples: Vec<u32>,
+    /// Our index of the session with a keepalive without `S4`.
+    pub bare: Option<u32>,
+    /// The interface's addresses.
+    #[cfg(feature = "postquantum")]
+    pub own: super::OwnAddresses,
+    /// Jobs that were begun.
+    #[cfg(feature = "postquantum")]
+    pub jobs: Vec<(plane::PeerId, postquantum::Job)>,
 }
 
 impl FakeHost {
@@ -63,6 +75,7 @@ impl FakeHost {
             reads: 0,
             lookups: Vec::new(),
             path_looks: 0,
+            changes: 0,
             token: 0,
             last_token: 0,
             said: Vec::new(),
@@ -70,6 +83,12 @@ impl FakeHost {
             usage: Vec::new(),
             addresses: Vec::new(),
             peers: Vec::new(),
+            samples: Vec::new(),
+            bare: None,
+            #[cfg(feature = "postquantum")]
+            own: vec![([10, 0, 0, 1].into(), 24)],
+            #[cfg(feature = "postquantum")]
+            jobs: Vec::new(),
         }
     }
 }
@@ -121,7 +140,27 @@ impl Host for FakeHost {
         ways.iter().map(|way| Some(index(way))).collect()
     }
 
+    #[cfg(feature = "amnezia")]
+    fn sample(&mut self, count: u32) {
+        self.samples.push(count);
+    }
+
+    #[cfg(feature = "amnezia")]
+    fn take_bare_keepalive(&mut self) -> Option<u32> {
+        self.bare.take()
+    }
+
     fn check_link(&mut self) {}
+
+    #[cfg(feature = "postquantum")]
+    fn own_addresses(&mut self) -> super::OwnAddresses {
+        self.own.clone()
+    }
+
+    #[cfg(feature = "postquantum")]
+    fn compute(&mut self, peer: plane::PeerId, job: postquantum::Job) {
+        self.jobs.push((peer, job));
+    }
 
     fn watch_echoes(&mut self, token: u64) {
         self.token = token;
@@ -130,7 +169,9 @@ impl Host for FakeHost {
         }
     }
 
-    fn changed(&mut self) {}
+    fn changed(&mut self) {
+        self.changes += 1;
+    }
 
     fn look_at_path(&mut self) {
         self.path_looks += 1;

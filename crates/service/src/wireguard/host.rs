@@ -62,6 +62,26 @@ pub trait Host {
         let _ = profile;
     }
 
+    /// Hands up to this many rejected datagrams to the machine from now on, as [`Event::Handshake`](super::Event::Handshake).
+    #[cfg(feature = "amnezia")]
+    fn sample(&mut self, count: u32) {
+        let _ = count;
+    }
+
+    /// Takes our index of the session that a keepalive without `S4` named since the last call. Anyone may have sent it.
+    #[cfg(feature = "amnezia")]
+    fn take_bare_keepalive(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// The interface's addresses, with the prefix lengths of their networks; empty if they cannot be read.
+    #[cfg(feature = "postquantum")]
+    fn own_addresses(&mut self) -> super::OwnAddresses;
+
+    /// Begins a job on another thread; [`Event::Computed`](super::Event::Computed) tells the outcome.
+    #[cfg(feature = "postquantum")]
+    fn compute(&mut self, peer: plane::PeerId, job: postquantum::Job);
+
     /// Takes answers to pings with this token out of the peers' packets; 0 for none.
     fn watch_echoes(&mut self, token: u64);
 

@@ -1,5 +1,7 @@
 //! A running interface: its machine, its data plane and its host.
 
+#[cfg(feature = "postquantum")]
+use super::computer::Computer;
 use super::event::Event;
 use super::host::{Ended, Host};
 use super::machine::{Cx, Machine, Named};
@@ -18,7 +20,9 @@ use config::settings::MtuProbe;
 use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::uapi::{DeviceState, PeerState, SetDevice};
-use host::{ProbedPath, TunnelMtu};
+#[cfg(feature = "amnezia")]
+use host::Mtu;
+use host::{TunnelMtu, Want};
 use lines::control::{self, LineFacts, LineUsage, UsageFile};
 use lines::floor::FloorFile;
 use lines::names::{self, LookUp, Resolver};
@@ -28,7 +32,7 @@ use plane::Now;
 use plane::{Endpoint, Line, LineId};
 use std::net::IpAddr;
 use std::path::PathBuf;
-#[cfg(feature = "amnezia")]
+#[cfg(any(feature = "amnezia", feature = "postquantum"))]
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -74,6 +78,8 @@ pub(super) struct Outside {
     /// File of the addresses where the peers are.
     peers: Option<PathBuf>,
     resolver: Resolver,
+    #[cfg(feature = "postquantum")]
+    computer: Computer,
     /// The last error of opening sockets.
     unbound: Option<SocketError>,
     news: News,
@@ -143,6 +149,16 @@ impl Host for Here<'_> {
         self.outside.protocol.set_profile(profile);
     }
 
+    #[cfg(feature = "amnezia")]
+    fn sample(&mut self, count: u32) {
+        self.outside.protocol.sample(count);
+    }
+
+    #[cfg(feature = "amnezia")]
+    fn take_bare_keepalive(&mut self) -> Option<u32> {
+        self.outside.protocol.take_bare_keepalive()
+    }
+
     fn keep_address(&mut self, name: &str, address: IpAddr) {
         names::keep(name, address);
     }
@@ -173,6 +189,23 @@ impl Host for Here<'_> {
         if self.plane.interface().is_err() {
             self.outside.news.ended.get_or_insert(Ended::LinkDeleted);
         }
+    }
+
+    #[cfg(feature = "postquantum")]
+    fn own_addresses(&mut self) -> super::OwnAddresses {
+        let name = self.plane.interface().unwrap_or_default();
+        let read = Netlink::open().and_then(|mut netlink| {
+            let index = netlink.index_of(&name)?;
+            netlink.addresses(Some(index))
+        });
+        let read = read.inspect_err(|e| log::warn!("{e}")).unwrap_or_default();
+        let read = read.into_iter().filter(|it| !it.tentative);
+        read.map(|it| (it.ip, it.prefix)).collect()
+    }
+
+    #[cfg(feature = "postquantum")]
+    fn compute(&mut self, peer: plane::PeerId, job: postquantum::Job) {
+        self.outside.computer.begin(peer, job);
     }
 
     fn watch_echoes(&mut self, token: u64) {
@@ -230,6 +263,8 @@ impl Interface {
             usage: None,
             floor: None,
             peers: None,
+            #[cfg(feature = "postquantum")]
+            computer: Computer::new(Arc::clone(&resolver.wake)),
             resolver,
             unbound: None,
             news: News::default(),
@@ -337,6 +372,10 @@ impl Interface {
         while let Some((lookup, found)) = self.outside.resolver.next() {
             self.handle(Event::LookedUp { lookup, found });
         }
+        #[cfg(feature = "postquantum")]
+        while let Some((peer, outcome)) = self.outside.computer.next() {
+            self.handle(Event::Computed(peer, outcome));
+        }
         let deadline = self.machine.next_deadline();
         if deadline.is_some_and(|at| at <= Instant::now()) {
             self.handle(Event::Deadline);
@@ -410,6 +449,11 @@ impl Interface {
         let plan = wanted
             .range()
             .and_then(|range| ProbePlan::new(self.mtu_probe, range, tunnel));
+        #[cfg(feature = "amnezia")]
+        let plan = plan.map(|plan| ProbePlan {
+            prefix: self.data_prefix(),
+            ..plan
+        });
         self.handle(Event::ProbePaths(plan.map(Box::new)));
     }
 
@@ -452,10 +496,32 @@ impl Interface {
         self.machine.silent(Instant::now(), &*self.plane)
     }
 
-    /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.
+    /// How the AmneziaWG settings of a peer differ from ours, with the remedy, if its datagrams show it and nothing else
+    /// came from it since.
+    #[cfg(feature = "amnezia")]
     #[must_use]
-    pub fn probed_path(&self) -> Option<ProbedPath> {
-        self.machine.probed_path(&*self.plane)
+    pub fn difference(&self, peer: &Key32) -> Option<String> {
+        let mut peers = self.machine.peers.iter();
+        let (id, entry) = peers.find(|(_, entry)| entry.public_key == *peer)?;
+        let state = self.plane.peer(*id).unwrap_or_default();
+        entry.difference(state.times.last_received)
+    }
+
+    /// Adds to the needs of a tunnel what the interface knows of its MTU: the narrowest path to a peer, if probes found
+    /// it narrower than planned, and the bytes in front of data packets.
+    pub fn complete(&self, want: &mut Want) {
+        want.probed = self.machine.probed_path(&*self.plane);
+        #[cfg(feature = "amnezia")]
+        if let Mtu::Path { overhead } = &mut want.mtu {
+            *overhead = super::want::OVERHEAD + self.data_prefix();
+        }
+    }
+
+    /// Bytes in front of each data packet, beyond those of plain WireGuard: `S4`, which `awg` may have changed.
+    #[cfg(feature = "amnezia")]
+    #[must_use]
+    pub fn data_prefix(&self) -> u32 {
+        ::plane::Wire::prefix(&self.outside.protocol) as u32
     }
 
     /// The configuration and the counters, for `wg show`.

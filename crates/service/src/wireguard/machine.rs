@@ -1,5 +1,7 @@
 //! The decisions of one interface: events and the time go in; it calls its data plane and its host.
 
+#[cfg(feature = "amnezia")]
+use super::diagnosis::Diagnosis;
 use super::event::Event;
 use super::host::Host;
 use super::peers::{Heard, PeerEntry};
@@ -89,6 +91,11 @@ pub struct Machine {
     pub(super) probing: Probing,
     /// When to write the peers' addresses to the file.
     pub(super) keeping: Keeping,
+    #[cfg(feature = "amnezia")]
+    pub(super) diagnosis: Diagnosis,
+    /// The interface's addresses, once an exchange of post-quantum keys needs them.
+    #[cfg(feature = "postquantum")]
+    pub(super) own: Option<super::OwnAddresses>,
     /// Silent peers were told already: a pool calls one server after the other, again and again.
     pub(super) is_told: bool,
 }
@@ -195,6 +202,10 @@ impl Machine {
             floor: Floor::default(),
             probing: Probing::default(),
             keeping: Keeping::default(),
+            #[cfg(feature = "amnezia")]
+            diagnosis: Diagnosis::default(),
+            #[cfg(feature = "postquantum")]
+            own: None,
             is_told: false,
         }
     }
@@ -270,7 +281,11 @@ impl Machine {
                 bytes,
                 waiting,
             } => self.handshake(from, &bytes, waiting, cx),
-            Event::Start => self.open(cx),
+            Event::Start => {
+                #[cfg(feature = "amnezia")]
+                cx.host.sample(wireguard::amnezia::TRIALS_MAX);
+                self.open(cx);
+            }
             Event::Notices(notices) => {
                 self.notices(notices, cx);
                 self.probe(cx);
@@ -285,16 +300,24 @@ impl Machine {
             Event::Call(peers) => self.call(peers, cx),
             Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, cx),
             Event::ProbePaths(plan) => self.probe_paths(plan, cx),
-            Event::Message(id, bytes) => self.probe_answered(id, &bytes, cx),
-            Event::NetworkChanged => {
-                self.recheck.get_or_insert(cx.now.monotonic + SETTLE);
+            Event::Message(id, bytes) => {
+                #[cfg(feature = "postquantum")]
+                if self.exchange_message(id, &bytes, cx) {
+                    return;
+                }
+                self.probe_answered(id, &bytes, cx);
             }
+            #[cfg(feature = "postquantum")]
+            Event::Computed(id, outcome) => self.computed(id, outcome, cx),
+            Event::NetworkChanged => self.network_changed(cx.now.monotonic),
             Event::LinksChanged => self.read_lines(cx),
             Event::Link { up, mtu } => {
                 cx.plane.set_mtu(mtu as usize);
                 if std::mem::replace(&mut self.mtu, mtu) != mtu {
                     // Another program may have set the MTU.
                     cx.host.look_at_path();
+                    #[cfg(feature = "postquantum")]
+                    self.follow_all_post_quantum(cx);
                 }
                 self.link(up, cx);
             }
@@ -308,6 +331,15 @@ impl Machine {
         }
     }
 
+    /// Plans to read the routes again.
+    pub(super) fn network_changed(&mut self, now: Instant) {
+        #[cfg(feature = "postquantum")]
+        {
+            self.own = None;
+        }
+        self.recheck.get_or_insert(now + SETTLE);
+    }
+
     /// When the machine next has something to do, if no event comes until then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -319,6 +351,8 @@ impl Machine {
             self.lines_due(),
             self.probes_due(),
             self.keeping.due,
+            #[cfg(feature = "amnezia")]
+            self.diagnosis.due,
         ];
         let own = own.into_iter().flatten();
         own.chain(self.device.next_deadline()).min()
@@ -343,6 +377,8 @@ impl Machine {
         self.lines_expire(cx);
         self.probe(cx);
         self.keep_peers(cx);
+        #[cfg(feature = "amnezia")]
+        self.ask_for_rejected(cx);
     }
 
     /// Handles a change of the routing tables. For peers now reached through another interface than their packets

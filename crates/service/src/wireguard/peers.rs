@@ -1,5 +1,7 @@
 //! The peers of an interface: their configuration and state.
 
+#[cfg(feature = "amnezia")]
+use super::diagnosis::Difference;
 use super::probing::Path;
 use config::types::{AllowedIp, Key32};
 use config::uapi::PeerState;
@@ -27,6 +29,12 @@ pub(super) struct PeerEntry {
     moved_to: Option<SocketAddr>,
     /// How long packets to the peer may be, once that is probed.
     pub(super) path: Option<Box<Path>>,
+    /// How its AmneziaWG settings differ from ours, by the last datagram that shows it.
+    #[cfg(feature = "amnezia")]
+    pub(super) difference: Option<Difference>,
+    /// The exchange of post-quantum keys, unless it is off.
+    #[cfg(feature = "postquantum")]
+    pub(super) post_quantum: Option<Box<super::postquantum::Carried>>,
 }
 
 /// The answers of its peers that an interface has had.
@@ -105,7 +113,7 @@ impl Silence {
     }
 
     /// Whether nothing came from the peer since it last began a handshake.
-    fn is_last(&self, received: Option<Instant>) -> bool {
+    pub(super) fn is_last(&self, received: Option<Instant>) -> bool {
         self.called.is_some_and(|(at, _)| received <= Some(at))
     }
 
@@ -149,6 +157,10 @@ impl PeerEntry {
             configured: None,
             moved_to: None,
             path: None,
+            #[cfg(feature = "amnezia")]
+            difference: None,
+            #[cfg(feature = "postquantum")]
+            post_quantum: None,
         }
     }
 

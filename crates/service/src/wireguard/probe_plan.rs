@@ -110,7 +110,7 @@ fn targets(
 }
 
 /// The first host address of an address's network.
-fn first_host(addr: IpAddr, prefix: u8) -> IpAddr {
+pub(super) fn first_host(addr: IpAddr, prefix: u8) -> IpAddr {
     let host = u32::from(family_bits(addr) - prefix);
     match addr {
         IpAddr::V4(addr) => {

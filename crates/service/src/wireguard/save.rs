@@ -10,7 +10,7 @@ use config::types::Host;
 use config::uapi::{DeviceState, PeerState};
 
 /// Returns the file's model with settings that `wg` may have changed: keys, port, mark and peers. All other settings
-/// are the file's.
+/// are the file's. A preshared key is the configured one: [`PeerState`] never has the key of an exchange.
 ///
 /// `implied_mark` is a mark that the plan chose, not the file: it is not saved. An endpoint name in the file stays a
 /// name, unlike with wg-quick, so that the next start looks it up again.
@@ -49,6 +49,11 @@ fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
     Peer {
         // `save` takes the comments from the file.
         name: None,
+        #[cfg(feature = "postquantum")]
+        post_quantum: match cfg!(feature = "server") {
+            true => None,
+            false => known.and_then(|peer| peer.post_quantum.clone()),
+        },
         public_key: live.public_key.clone(),
         preshared_key: live.preshared_key.clone().filter(|key| !key.is_zero()),
         allowed_ips: live.allowed_ips.clone(),
@@ -135,10 +140,14 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("millrace-save-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("wg0.conf");
-        let named = FILE.replace("[Peer]\n", "[Peer]\n#! Name = store-7\n");
+        let comments = "[Peer]\n#! Name = store-7\n#! PostQuantum = require\n";
+        let named = FILE.replace("[Peer]\n", comments);
         fs::write(&path, named).unwrap();
         fs::write(directory.join(".wg0.conf.new"), "left").unwrap();
         save(&path, &file()).unwrap();
+        save(&path, &file()).unwrap();
+        #[cfg(all(feature = "postquantum", feature = "server"))]
+        let text = fs::read_to_string(&path).unwrap();
         let read = wgquick::read(&path, Permissions::NONE).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         let files = fs::read_dir(&directory).unwrap().count();
@@ -147,6 +156,12 @@ mod tests {
         let name = read.peers[0].name.take();
         let kept = cfg!(feature = "server").then_some("store-7");
         assert_eq!(name.as_deref(), kept);
+        #[cfg(all(feature = "postquantum", feature = "server"))]
+        {
+            assert!(read.peers[0].requires_post_quantum());
+            read.peers[0].post_quantum = None;
+            assert_eq!(text.matches("PostQuantum").count(), 1, "{text}");
+        }
         assert_eq!(read, file());
         assert_eq!((mode & 0o777, files), (0o600, 1));
     }

@@ -50,6 +50,10 @@ impl Interface {
                 order: reorders.then(|| lines::order_status(&known)),
                 ..PeerStatus::default()
             };
+            #[cfg(feature = "postquantum")]
+            if let Some((name, is_hybrid)) = self.machine.protection(*id) {
+                (peer.key_exchange, peer.post_quantum) = (Some(name.to_owned()), Some(is_hybrid));
+            }
             let times = moved.times;
             peer.set_heard(p.silence.heard(times.last_received), None, now);
             if let Some(since) = times.unanswered_since.filter(|at| now > *at + ANSWERED) {
@@ -61,6 +65,10 @@ impl Interface {
             }
             if p.silence.is_deaf(times.last_received, now) {
                 peer.set_silent("it calls, and does not hear our answers".to_owned());
+            }
+            #[cfg(feature = "amnezia")]
+            if let Some(words) = p.difference(times.last_received) {
+                peer.set_silent(words);
             }
             peer
         });

@@ -11,7 +11,7 @@ use host::{
 };
 
 /// Outer IPv6 and UDP headers, WireGuard's header and tag, in bytes: 40 + 8 + 16 + 16.
-const OVERHEAD: u32 = 80;
+pub const OVERHEAD: u32 = 80;
 
 /// Makes the host settings of a tunnel whose peers are at `endpoints`, with names already looked up. `no_dns` leaves
 /// the host's name servers as they are.

@@ -66,21 +66,24 @@ impl Fault {
     pub(super) const JUNK: Self = Self::Number(JUNK_MAX as u64);
 }
 
-/// A value that works but has no effect, gives the tunnel away or costs packets.
+/// A value that works but has no effect, gives the tunnel away or costs packets. The words after "; " are the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Hint {
     /// The types are WireGuard's own, and visible.
-    #[error("H1-H4 are WireGuard's own and nothing hides them; filters see WireGuard")]
+    #[error(
+        "H1-H4 are WireGuard's own and visible, so filters see WireGuard; set others, or a HeaderProtectionKey, at \
+         both ends"
+    )]
     Types,
     /// Some types are WireGuard's own, and visible.
     #[error(
-        "a value of H1-H4 is one of WireGuard's 1 to 4 and nothing hides it; filters see it, and programs of 1.0 and \
-         1.5 take it for \"not set\""
+        "a value of H1-H4 is one of WireGuard's 1 to 4: filters see it, and programs of 1.0 and 1.5 take it for \"not \
+         set\"; set another at both ends"
     )]
     OneType,
     /// Datagrams of two types have the same length.
     #[error(
-        "{0} and {1} datagrams have the same length; peers of 1.0 and 1.5 refuse that, choose another size"
+        "{0} and {1} datagrams have the same length, which peers of 1.0 and 1.5 refuse; set another size at both ends"
     )]
     Lengths(&'static str, &'static str),
     /// A data packet is taken for a handshake message more often than once in 100,000.
@@ -106,11 +109,10 @@ pub enum Hint {
     Constant(&'static str),
     /// The packet is the default of Amnezia's apps.
     #[error(
-        "{0} is the default of Amnezia's apps, which filters know; draw another with `millrace server init \
-         --amneziawg --look dns`"
+        "{0} is the default of Amnezia's apps, which filters know; write another, which the other end need not have"
     )]
     Known(&'static str),
     /// Junk has no effect.
-    #[error("Jc is 0, so Jmin and Jmax have no effect")]
+    #[error("Jc is 0, so Jmin and Jmax have no effect; set Jc, or remove them")]
     NoJunk,
 }

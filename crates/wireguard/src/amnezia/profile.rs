@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use crypto::header_key::{HeaderKey, NONCE_LEN};
+use crypto::header_key::{HeaderKey, MASK_LEN, NONCE_LEN};
 use crypto::unpredictable;
+use plane::Packet;
 
 use super::template::fill;
 use super::{Fault, Range, Settings};
-use crate::data::{DATA_HEADER_LEN, DATA_MIN_LEN};
+use crate::data::{DATA_HEADER_LEN, DATA_MIN_LEN, DataHeader};
 use crate::message::{COOKIE_REPLY_LEN, INITIATION_LEN, RESPONSE_LEN};
 
 /// Length that handshake messages with a trailer stay below, as other programs' do before data has flowed. It is also
 /// the length below which data packets are padded when trailers are on and no padding is set.
 const WINDOW: usize = 500;
+
+/// Data packets whose headers are hidden at once. Their nonces and masks take 1.8 KB of the stack.
+const BATCH: usize = 64;
+
+const _: () = assert!(MASK_LEN == DATA_HEADER_LEN, "a mask hides a header");
 
 /// The kinds of messages, in the order of `S1` to `S4` and `H1` to `H4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +40,7 @@ impl Kind {
     const ALL: [Self; 4] = [Self::Initiation, Self::Response, Self::Cookie, Self::Data];
 
     /// Bytes of the message; for a data packet the least.
-    const fn len(self) -> usize {
+    pub(super) const fn len(self) -> usize {
         match self {
             Self::Initiation => INITIATION_LEN,
             Self::Response => RESPONSE_LEN,
@@ -74,6 +80,26 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    /// The message of this kind that begins at `start` in a datagram, with `mask` taken off; `None` if it does not fit
+    /// in.
+    pub(super) fn cut(
+        kind: Kind,
+        datagram: &[u8],
+        start: usize,
+        mask: Option<&[u8; INITIATION_LEN]>,
+    ) -> Option<Self> {
+        let len = kind.len();
+        let mut bytes = [0; INITIATION_LEN];
+        let message = bytes.get_mut(..len)?;
+        message.copy_from_slice(datagram.get(start..start + len)?);
+        let mask = mask.into_iter().flatten();
+        message
+            .iter_mut()
+            .zip(mask)
+            .for_each(|(it, mask)| *it ^= mask);
+        Some(Self { bytes, len })
+    }
+
     /// Its bytes.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -128,6 +154,17 @@ impl Profile {
     #[must_use]
     #[inline]
     pub fn fits(&self, datagram: &[u8]) -> Fits {
+        self.fits_under(datagram, None)
+    }
+
+    /// The header protection key.
+    pub(crate) const fn header(&self) -> Option<&HeaderKey> {
+        self.header.as_ref()
+    }
+
+    /// As [`fits`](Self::fits), with the mask of the datagram's header if it was computed already.
+    #[inline]
+    pub(crate) fn fits_under(&self, datagram: &[u8], mask: Option<&[u8; MASK_LEN]>) -> Fits {
         let mut fits = Fits::default();
         for kind in Kind::ALL {
             let least = self.prefix(kind) + kind.len();
@@ -138,7 +175,9 @@ impl Profile {
         if fits.kinds == [false; 4] {
             return fits;
         }
-        if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
+        if let Some(mask) = mask {
+            fits.mask = *mask;
+        } else if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
             key.apply(nonce, &mut fits.mask);
         }
         for kind in Kind::ALL {
@@ -183,14 +222,17 @@ impl Profile {
 
     /// The handshake message in a datagram that may be of this kind.
     pub(crate) fn undress(&self, kind: Kind, datagram: &[u8]) -> Option<Message> {
-        let (start, len) = (self.prefix(kind), kind.len());
-        let mut bytes = [0; INITIATION_LEN];
-        let message = bytes.get_mut(..len)?;
-        message.copy_from_slice(datagram.get(start..start + len)?);
-        if let (Some(key), Some(nonce)) = (&self.header, datagram.first_chunk()) {
-            key.apply(nonce, message);
-        }
-        Some(Message { bytes, len })
+        let mask = self.keystream(datagram);
+        Message::cut(kind, datagram, self.prefix(kind), mask.as_ref())
+    }
+
+    /// The keystream that hides the message of a datagram, if the profile has a key.
+    pub(super) fn keystream(&self, datagram: &[u8]) -> Option<[u8; INITIATION_LEN]> {
+        let mut mask = [0; INITIATION_LEN];
+        self.header
+            .as_ref()?
+            .apply(datagram.first_chunk()?, &mut mask);
+        Some(mask)
     }
 
     /// A type for a message of this kind.
@@ -223,24 +265,35 @@ impl Profile {
         }
     }
 
-    /// Writes the bytes before the sealed part of data packets, each of which begins at `starts`. `header` has the
-    /// header of the packet at a position in `starts`, but for its type.
-    pub(crate) fn write_heads(
-        &self,
-        memory: &mut [u8],
-        starts: impl Iterator<Item = usize>,
-        header: impl Fn(usize) -> [u8; DATA_HEADER_LEN],
-    ) {
+    /// Writes the bytes before the sealed part of data packets for the session `receiver`.
+    pub(crate) fn write_heads(&self, memory: &mut [u8], receiver: u32, packets: &[Packet]) {
         let (prefix, types) = (self.prefix(Kind::Data), self.types(Kind::Data));
+        let first = |packet: &Packet| packet.start as usize - DATA_HEADER_LEN - prefix;
         unpredictable(|fill| {
-            for (at, start) in starts.enumerate() {
-                let head = &mut memory[start - DATA_HEADER_LEN - prefix..start];
-                head[..prefix].chunks_mut(64).for_each(&mut *fill);
-                head[prefix..].copy_from_slice(&header(at));
-                head[prefix..][..4].copy_from_slice(&types.draw_with(fill).to_le_bytes());
-                self.hide(head, prefix..prefix + DATA_HEADER_LEN);
+            for packet in packets {
+                let head = &mut memory[first(packet)..packet.start as usize];
+                let (before, header) = head.split_at_mut(prefix);
+                before.chunks_mut(64).for_each(&mut *fill);
+                let counter = packet.counter;
+                header.copy_from_slice(&DataHeader { receiver, counter }.emit());
+                header[..4].copy_from_slice(&types.draw_with(fill).to_le_bytes());
             }
         });
+        let Some(key) = &self.header else { return };
+        let (mut nonces, mut masks) = ([[0; NONCE_LEN]; BATCH], [[0; MASK_LEN]; BATCH]);
+        for packets in packets.chunks(BATCH) {
+            for (nonce, packet) in nonces.iter_mut().zip(packets) {
+                nonce.copy_from_slice(&memory[first(packet)..][..NONCE_LEN]);
+            }
+            key.masks(&nonces[..packets.len()], &mut masks);
+            for (mask, packet) in masks.iter().zip(packets) {
+                let header = &mut memory[first(packet) + prefix..][..DATA_HEADER_LEN];
+                header
+                    .iter_mut()
+                    .zip(mask)
+                    .for_each(|(byte, mask)| *byte ^= mask);
+            }
+        }
     }
 
     /// The length that an inner packet of `len` bytes is padded to, on an interface of `mtu` bytes; `None` if it is

@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crypto::x25519::{PrivateKey, PublicKey};
 use crypto::{Key, TAG_LEN, blake2s};
 use plane::{Batch, Class, Format, Packet, Protocol, SessionName, Wire};
 
 use super::{Kind, Profile, Settings};
-use crate::WireGuard;
 use crate::cookie::Jar;
 use crate::data::DataKeys;
 use crate::disguise::Reader;
 use crate::message::{CookieReply, IDENTIFIER, Initiation, Response};
 use crate::noise::Initiator;
+use crate::{Device, Output, WireGuard};
 
 const SENDER: u32 = 0x1122_3344;
 
@@ -142,6 +142,28 @@ fn sealed(format: &dyn Format, inner: &[u8], len: usize) -> Vec<u8> {
     memory
 }
 
+/// The responder's answer to the initiation, and the key with which it opens data.
+fn answer(profile: &Arc<Profile>, preshared: &Key, initiation: &[u8]) -> (Vec<u8>, Key) {
+    let (now, mut out) = (Instant::now(), Vec::new());
+    let mut device = Device::new(now, SystemTime::now(), 1);
+    device.set_private_key(Some(private(0x65)), now, &mut out);
+    device.set_profile(Some(Arc::clone(profile)), now, &mut out);
+    let peer = device.add_peer(private(1).public()).unwrap();
+    device.set_preshared_key(peer, preshared.clone());
+    let from = ([192, 0, 2, 1], 1).into();
+    let received = device.receive(initiation, from, now, false, &mut out);
+    assert_eq!(received, Ok(()));
+    let (mut sent, mut open) = (None, None);
+    for output in out {
+        match output {
+            Output::Send { datagram, .. } => sent = Some(datagram.as_bytes().to_vec()),
+            Output::AddKeys { keys, .. } => open = Some(keys.material.open.clone()),
+            _ => {}
+        }
+    }
+    (sent.unwrap(), open.unwrap())
+}
+
 #[test]
 fn handshakes_and_data_of_every_generation() {
     let (own, peer) = (private(1), private(0x65).public());
@@ -149,6 +171,12 @@ fn handshakes_and_data_of_every_generation() {
     assert_eq!(peer.as_bytes()[..], unhex(expected));
     let preshared = Key::from(core::array::from_fn(|at| 0xc8 + at as u8));
     let stamp = unhex("400000006735e800075bcd15");
+    let finish = |initiator: Initiator, response: &Response| {
+        let agreed = initiator.agree(&own, &PublicKey::from(response.ephemeral));
+        let finished = agreed
+            .and_then(|it| it.finish(&preshared, &response.sealed_nothing, &mut [0; TAG_LEN]));
+        finished.unwrap()
+    };
     let mut seen = 0;
     for (name, case) in Case::all() {
         if !case.0.contains_key("initiation_wire") {
@@ -161,15 +189,18 @@ fn handshakes_and_data_of_every_generation() {
         let wire = case.bytes("initiation_wire");
         let static_static = own.agree(&peer).unwrap();
         let (mut sealed_static, mut sealed_timestamp) = ([0; 48], [0; 28]);
-        let initiator = Initiator::start(
-            IDENTIFIER,
-            (&own, private(0x21)),
-            (&peer, &static_static),
-            &stamp,
-            &mut sealed_static,
-            &mut sealed_timestamp,
-        )
-        .unwrap();
+        let mut start = || {
+            Initiator::start(
+                IDENTIFIER,
+                (&own, private(0x21)),
+                (&peer, &static_static),
+                &stamp,
+                &mut sealed_static,
+                &mut sealed_timestamp,
+            )
+            .unwrap()
+        };
+        let (initiator, again) = (start(), start());
         let mut message = Initiation {
             sender: SENDER,
             ephemeral: *initiator.ephemeral().as_bytes(),
@@ -182,6 +213,12 @@ fn handshakes_and_data_of_every_generation() {
         assert_eq!(crypto::hex(&message), crypto::hex(&plain));
         is_form_of(&profile, Kind::Initiation, &plain, &wire);
 
+        let (answer, open) = answer(&profile, &preshared, &wire);
+        assert!(profile.fits(&answer).has(Kind::Response));
+        let message = profile.undress(Kind::Response, &answer).unwrap();
+        let response = Response::parse(message.with_type(2).as_bytes()).unwrap();
+        assert!(finish(again, &response).from_initiator == open);
+
         let plain = case.bytes("response_plain");
         is_form_of(
             &profile,
@@ -193,15 +230,7 @@ fn handshakes_and_data_of_every_generation() {
         typed[..4].copy_from_slice(&[2, 0, 0, 0]);
         let response = Response::parse(&typed).unwrap();
         assert_eq!(response.receiver, SENDER);
-        let keys = initiator
-            .finish(
-                &own,
-                &preshared,
-                &PublicKey::from(response.ephemeral),
-                &response.sealed_nothing,
-                &mut [0; TAG_LEN],
-            )
-            .unwrap();
+        let keys = finish(initiator, &response);
         assert!(keys.from_initiator == case.key("key_i2r"));
         assert!(keys.from_responder == case.key("key_r2i"));
 
@@ -212,11 +241,15 @@ fn handshakes_and_data_of_every_generation() {
             remote_index: response.sender,
             seal: keys.from_initiator.clone(),
             open: keys.from_responder.clone(),
+            #[cfg(feature = "postquantum")]
+            exchange: None,
         };
         let theirs = DataKeys {
             remote_index: SENDER,
             seal: keys.from_responder,
             open: keys.from_initiator,
+            #[cfg(feature = "postquantum")]
+            exchange: None,
         };
         let (plain, wire) = (case.bytes("data_plain"), case.bytes("data_wire"));
         is_form_of(&profile, Kind::Data, &plain, &wire);

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::sim::{Event, Sim, secs};
 use crypto::x25519::PrivateKey;
 use plane::PeerId;
 use wireguard::amnezia::{Profile, Settings};
 use wireguard::{Activity, Datagram, Device, Dropped, Output};
 
-const V10: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444";
+pub(crate) const V10: &str =
+    "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 H1=111111 H2=222222 H3=333333 H4=444444";
 pub(crate) const V20: &str = "Jc=3 Jmin=50 Jmax=100 S1=30 S2=40 S3=25 S4=17 H1=100000-200000 H2=300000-400000 \
                    H3=500000-600000 H4=700000-800000 I1=<r_16>";
 pub(crate) const V31: &str = "S1=30 S2=40 S3=25 S4=17 RandomTrailers=on DisableCookies=on RekeyTimeout=3-7 \
@@ -28,18 +30,18 @@ pub(crate) fn profile(text: &str) -> Option<Arc<Profile>> {
 }
 
 /// Two devices that know each other.
-struct Pair {
-    now: Instant,
-    ends: [Device; 2],
-    peers: [PeerId; 2],
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) ends: [Device; 2],
+    pub(crate) peers: [PeerId; 2],
 }
 
-fn address(end: usize) -> SocketAddr {
+pub(crate) fn address(end: usize) -> SocketAddr {
     ([192, 0, 2, end as u8], 51820).into()
 }
 
 impl Pair {
-    fn new(settings: [&str; 2]) -> Self {
+    pub(crate) fn new(settings: [&str; 2]) -> Self {
         let (now, mut out) = (Instant::now(), Vec::new());
         let mut ends = [1, 2].map(|seed| Device::new(now, SystemTime::now(), seed));
         for (end, text) in ends.iter_mut().zip(settings) {
@@ -57,13 +59,13 @@ impl Pair {
     }
 
     /// The datagram of an initiation of end 0.
-    fn initiation(&mut self) -> Datagram {
+    pub(crate) fn initiation(&mut self) -> Datagram {
         let mut out = Vec::new();
         self.ends[0].need_session(self.peers[0], self.now, &mut out);
         sent(&out).expect("an initiation")
     }
 
-    fn receive(
+    pub(crate) fn receive(
         &mut self,
         end: usize,
         bytes: &[u8],
@@ -76,7 +78,7 @@ impl Pair {
     }
 
     /// Whether a handshake of end 0 makes keys at both ends.
-    fn connects(&mut self) -> bool {
+    pub(crate) fn connects(&mut self) -> bool {
         let first = self.initiation();
         for junk in first.before() {
             assert!(self.receive(1, junk, false).0.is_err());
@@ -90,7 +92,7 @@ impl Pair {
     }
 }
 
-fn sent(out: &[Output]) -> Option<Datagram> {
+pub(crate) fn sent(out: &[Output]) -> Option<Datagram> {
     out.iter().find_map(|output| match output {
         Output::Send { datagram, .. } => Some(datagram.clone()),
         _ => None,
@@ -240,6 +242,42 @@ fn times_are_drawn_from_their_ranges() {
         });
         let age = (refresh.unwrap() - pair.now).as_secs();
         assert!((100..=110).contains(&age), "{age}");
+    }
+}
+
+/// Ten minutes without data, with keepalives in one direction or both: a keepalive that counted as data would be
+/// answered, and a missing answer would begin a handshake.
+#[test]
+fn padded_keepalives_are_no_data() {
+    for padding in [0, 4, 60, 1400] {
+        for ends in [1, 2] {
+            let (mut sim, at_a, at_b) = Sim::pair_in(V20);
+            sim.padding = padding;
+            for (end, peer) in [at_a, at_b].into_iter().enumerate().take(ends) {
+                let now = sim.now;
+                sim.with(end, |device, out| {
+                    device.set_persistent_keepalive(peer, 25, now, out);
+                });
+                // The first end begins the handshake alone.
+                sim.run_for(secs(1));
+            }
+            sim.run_for(secs(600));
+            let count = |event| {
+                sim.hosts
+                    .iter()
+                    .map(|host| host.count(&event))
+                    .sum::<usize>()
+            };
+            let initiations = count(Event::Initiation);
+            assert!((4..=6).contains(&initiations), "{initiations}");
+            let heard = count(Event::KeepaliveReceived);
+            assert!(
+                (23..=35).contains(&heard),
+                "{heard} from {ends} at {padding}"
+            );
+            let answers = sim.hosts[0].count(&Event::KeepaliveReceived);
+            assert!(ends == 2 || answers == 0, "{answers}");
+        }
     }
 }
 

@@ -8,5 +8,9 @@ mod amneziawg;
 mod handshake;
 mod hostile;
 mod load;
+#[cfg(feature = "amnezia")]
+mod mismatch;
+#[cfg(feature = "postquantum")]
+mod post_quantum;
 mod sim;
 mod timers;

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use crypto::x25519::PrivateKey;
-use crypto::{TAG_LEN, aead};
-use plane::PeerId;
+use crypto::{Key, TAG_LEN, aead};
+use plane::{Packet, Payload, PeerId, Protocol as _};
 use wireguard::message::{TYPE_DATA, kind};
-use wireguard::{DATA_HEADER_LEN, DataHeader, Device, Output};
+use wireguard::{DATA_HEADER_LEN, DataHeader, DataKeys, Device, Output, WireGuard};
 
 use host::SendKey;
 pub(crate) use host::{Event, Host};
@@ -45,6 +45,8 @@ pub(crate) const FORMS: &[&str] = &[""];
 pub(crate) struct Sim {
     /// The form of all hosts' handshakes. Data keeps WireGuard's form, and junk is not sent.
     form: &'static str,
+    /// Bytes that keepalives are padded with, as `ContentPaddingAddition` has it.
+    pub(crate) padding: usize,
     pub(crate) start: Instant,
     pub(crate) now: Instant,
     pub(crate) hosts: Vec<Host>,
@@ -64,6 +66,7 @@ impl Sim {
         let now = Instant::now();
         Self {
             form: "",
+            padding: 0,
             start: now,
             now,
             hosts: Vec::new(),
@@ -189,6 +192,10 @@ impl Sim {
         let host = &mut self.hosts[at];
         let plane = host.planes.get_mut(&peer).unwrap();
         let Some(key) = &mut plane.send else { return };
+        assert!(
+            !host::is_barred(key.only_exchange, text),
+            "a user's packet on a session without a post-quantum key"
+        );
         let header = DataHeader {
             receiver: key.remote_index,
             counter: key.counter,
@@ -196,6 +203,9 @@ impl Sim {
         key.counter += 1;
         let mut message = header.emit().to_vec();
         message.extend_from_slice(text);
+        if text.is_empty() {
+            message.resize(message.len() + self.padding, 0);
+        }
         message.resize(message.len() + TAG_LEN, 0);
         aead::seal(
             &key.key,
@@ -320,18 +330,21 @@ impl Sim {
         let plane = host.planes.entry(peer).or_default();
         plane.notes.unanswered_since = None;
         plane.notes.last_traversal = Some(now);
-        if !text.is_empty() {
+        let mut text = text.to_vec();
+        let is_keepalive = is_keepalive(&mut text);
+        if !is_keepalive {
             plane.notes.unacknowledged_since.get_or_insert(now);
         }
-        let text = text.to_vec();
         if plane.endpoint.replace(flight.from) != Some(flight.from) {
             self.with(at, |device, out| {
                 device.set_endpoint(peer, Some(flight.from), now, out);
             });
         }
+        #[cfg(feature = "postquantum")]
+        let exchanged = postquantum::is_exchange(&text).then(|| text.clone());
         self.log(
             at,
-            if text.is_empty() {
+            if is_keepalive {
                 Event::KeepaliveReceived
             } else {
                 Event::Received(text)
@@ -340,6 +353,12 @@ impl Sim {
         if confirm {
             self.with(at, |device, out| {
                 device.confirmed(peer, header.receiver, now, out);
+            });
+        }
+        #[cfg(feature = "postquantum")]
+        if let Some(payload) = exchanged {
+            self.with(at, |device, out| {
+                device.exchange_received(peer, &payload, now, out);
             });
         }
         if refresh {
@@ -409,6 +428,23 @@ impl Sim {
     pub(crate) fn run_for(&mut self, time: Duration) {
         self.run_until(self.elapsed() + time);
     }
+}
+
+/// Whether the protocol's data format takes the opened bytes for a keepalive.
+fn is_keepalive(text: &mut [u8]) -> bool {
+    let keys = DataKeys {
+        remote_index: 0,
+        seal: Key::ZERO,
+        open: Key::ZERO,
+        #[cfg(feature = "postquantum")]
+        exchange: None,
+    };
+    let formats = WireGuard::new().formats(&keys).unwrap();
+    let mut packet = Packet {
+        len: text.len() as u32,
+        ..Packet::default()
+    };
+    formats.open.reveal(text, &mut packet) == Payload::Keepalive
 }
 
 /// Asserts that the times are one retransmission timeout apart, jitter included.

@@ -3,12 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use lab::acceptance::uapi;
 use lab::openvpn::{
     Cipher, ConfigFile, Credentials, Digest, KeyKind, MillraceOpenVpn, OpenVpn, RunningOpenVpn,
     Setup, StockOpenVpn,
 };
 use lab::peer::{
-    Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer, WireguardGoPackaged,
+    AmneziaWg, Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer,
+    WireguardGoPackaged,
 };
 use lab::{Host, LabError, Process};
 
@@ -29,6 +31,8 @@ pub(crate) struct Contender {
 enum Kind {
     /// Makes the interface `wg0`, which `wg` then configures.
     WireGuard(&'static str),
+    /// Reads a WireGuard file with values of AmneziaWG; the program of the far end.
+    AmneziaWg(AmneziaWg),
     /// Reads a configuration: the program, whose first words are given.
     OpenVpn(&'static str, Cipher),
     /// A client of PPTP's.
@@ -41,8 +45,10 @@ const KERNEL: &str = "ip link add wg0 type wireguard";
 const MILLRACE_OPENVPN: &str = "millrace openvpn";
 const STOCK_OPENVPN: &str = "openvpn";
 
-const ALL: [Contender; 12] = [
+const ALL: [Contender; 14] = [
     wireguard("millrace-wireguard", MILLRACE_WIREGUARD),
+    amneziawg("millrace-amneziawg-2.0", AmneziaWg::V20),
+    amneziawg("millrace-amneziawg-3.1", AmneziaWg::V31),
     wireguard("wireguard-go", WIREGUARD_GO),
     wireguard("kernel-wireguard", KERNEL),
     openvpn("millrace-aes-256-gcm", MILLRACE_OPENVPN, Cipher::Aes256Gcm),
@@ -75,6 +81,13 @@ const fn wireguard(name: &'static str, start: &'static str) -> Contender {
     }
 }
 
+const fn amneziawg(name: &'static str, far: AmneziaWg) -> Contender {
+    Contender {
+        name,
+        kind: Kind::AmneziaWg(far),
+    }
+}
+
 const fn openvpn(name: &'static str, start: &'static str, cipher: Cipher) -> Contender {
     Contender {
         name,
@@ -93,6 +106,7 @@ const fn pptp(name: &'static str, client: pptp::Client) -> Contender {
 pub(crate) enum Making {
     Pptp,
     WireGuard(WgInterface),
+    AmneziaWg(AmneziaWg, WgInterface),
     OpenVpn(ConfigFile),
 }
 
@@ -145,6 +159,28 @@ impl Contender {
                     vec![file("vpn", script), file("wg.conf", inside.file())],
                 ))
             }
+            Kind::AmneziaWg(program) => {
+                let (own, router) = (Keys::generate(far)?, Keys::generate(far)?);
+                let outside = SocketAddr::new(address(FAR), WG_PORT);
+                let network = IpAddr::from([10, 93, 0, 0]);
+                let peer = WgPeer::new(&own.public).at(outside).allow(network, 24);
+                let lines = disguise(program).replace(HEADER_KEY_HEX, HEADER_KEY);
+                let of_router =
+                    format!("[Interface]\nAddress = 10.93.0.2/24\nMTU = {MTU}\n{lines}");
+                let inside = interface(router.clone(), None, peer).file().replacen(
+                    "[Interface]\n",
+                    &of_router,
+                    1,
+                );
+                let peer = WgPeer::new(&router.public)
+                    .allow([10, 93, 0, 2].into(), 32)
+                    .allow([10, 91, 0, 0].into(), 24);
+                let script = "millrace up --no-dns /wg0.conf >/tmp/vpn.log 2>&1 &\n";
+                Ok((
+                    Making::AmneziaWg(program, interface(own, Some(WG_PORT), peer)),
+                    vec![file("vpn", script.to_owned()), file("wg0.conf", inside)],
+                ))
+            }
             Kind::OpenVpn(start, cipher) => {
                 let credentials = Credentials::new(KeyKind::Ecdsa)?;
                 let mut setup = Setup {
@@ -195,17 +231,51 @@ impl Making {
                 _running: pptp::serve(far, directory)?,
             }),
             Self::WireGuard(configuration) => {
-                let running = WireguardGoPackaged.start(far, "wg0", &PeerOptions::default())?;
-                running.configure(&configuration)?;
-                running.bring_up(&[([10, 93, 0, 1].into(), 24)], MTU.into())?;
-                running.route([10, 91, 0, 0].into(), 24)?;
-                Ok(FarEnd::WireGuard { _running: running })
+                wireguard_end(far, &WireguardGoPackaged, &configuration, "")
+            }
+            Self::AmneziaWg(program, configuration) => {
+                wireguard_end(far, &program, &configuration, disguise(program))
             }
             Self::OpenVpn(configuration) => Ok(FarEnd::OpenVpn {
                 _running: StockOpenVpn.start(far, &configuration)?,
             }),
         }
     }
+}
+
+/// Values of AmneziaWG, as UAPI and files both write them, but for the key: files write that in Base64.
+const fn disguise(program: AmneziaWg) -> &'static str {
+    match program {
+        AmneziaWg::V31 => {
+            "jc=4\njmin=50\njmax=100\ns1=30\ns2=40\ns3=25\ns4=16\n\
+             header_protection_key=404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f\n\
+             content_padding_addition=10-100\nrandom_trailers=1\ndisable_cookies=1\n"
+        }
+        _ => {
+            "jc=4\njmin=50\njmax=100\ns1=30\ns2=40\ns3=25\ns4=16\n\
+             h1=100000-200000\nh2=300000-400000\nh3=500000-600000\nh4=700000-800000\n"
+        }
+    }
+}
+
+const HEADER_KEY_HEX: &str = "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f";
+const HEADER_KEY: &str = "QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
+
+/// Starts a WireGuard program at the far end. `more` are further settings, in the words of UAPI.
+fn wireguard_end<'h>(
+    far: &'h Host,
+    program: &dyn WireGuardPeer,
+    configuration: &WgInterface,
+    more: &str,
+) -> Result<FarEnd<'h>, LabError> {
+    let running = program.start(far, "wg0", &PeerOptions::default())?;
+    running.configure(configuration)?;
+    if !more.is_empty() {
+        uapi(far, "wg0", &format!("set=1\n{more}\n"));
+    }
+    running.bring_up(&[([10, 93, 0, 1].into(), 24)], MTU.into())?;
+    running.route([10, 91, 0, 0].into(), 24)?;
+    Ok(FarEnd::WireGuard { _running: running })
 }
 
 fn interface(keys: Keys, listen_port: Option<u16>, peer: WgPeer) -> WgInterface {

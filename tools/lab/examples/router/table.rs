@@ -9,8 +9,10 @@ use crate::traffic::Cost;
 /// The kinds of traffic, in columns.
 pub(crate) const TRAFFIC: [&str; 3] = ["tcp up", "tcp down", "udp 64 B"];
 
-/// The programs that Millrace is compared with.
-const OTHERS: [(&str, &str); 7] = [
+/// The programs that are compared, the first with the second.
+const OTHERS: [(&str, &str); 9] = [
+    ("millrace-amneziawg-2.0", "millrace-wireguard"),
+    ("millrace-amneziawg-3.1", "millrace-wireguard"),
     ("millrace-wireguard", "wireguard-go"),
     ("millrace-wireguard", "kernel-wireguard"),
     ("millrace-aes-256-gcm", "openvpn-aes-256-gcm"),

@@ -33,6 +33,8 @@ pub struct Exposed {
     pub attacker: Host,
     /// Cable to the attacker.
     pub cable: LinkOptions,
+    /// Time for 32 datagrams of an attack.
+    pub pace: Duration,
 }
 
 impl Deref for Exposed {
@@ -68,6 +70,7 @@ impl Exposed {
             net,
             attacker,
             cable,
+            pace: PACE,
         }
     }
 
@@ -99,10 +102,12 @@ impl Exposed {
         let arrived = datagrams_received(&self.net.b);
         let (from, to) = ((&self.attacker, "eth0"), (&self.net.b, "eth1"));
         let at = vec![self.cable.b4(), self.cable.b6()];
-        let flood = Flood::begin(from, to, (at, port), PACE, payloads);
+        let flood = Flood::begin(from, to, (at, port), self.pace, payloads);
         until(name, || flood.sent() > DATAGRAMS[0]);
         beside();
         until(name, || flood.sent() > DATAGRAMS[1]);
+        let rate = flood.sent() as f64 / began.elapsed().as_secs_f64();
+        println!("{name}: {rate:.0} datagrams a second");
         let grown = anonymous_memory(server).saturating_sub(before.1);
         drop(flood);
         for (now, before) in datagrams_received(&self.net.b).into_iter().zip(arrived) {

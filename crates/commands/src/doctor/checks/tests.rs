@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::doctor::facts::{Listening, NameServer, Tunnel, Up};
+#[cfg(feature = "amnezia")]
+use crate::doctor::gather::amneziawg_of;
 #[cfg(feature = "server")]
 use crate::doctor::gather::ending_clients;
 use crate::doctor::gather::{listeners, name_servers};
@@ -64,6 +66,8 @@ fn sound() -> Facts {
         open_files: Vec::new(),
         #[cfg(feature = "server")]
         expiring: Vec::new(),
+        #[cfg(feature = "amnezia")]
+        amneziawg: Vec::new(),
         steering: Vec::new(),
         listening: Vec::new(),
         forwards: true,
@@ -152,6 +156,20 @@ fn a_lan_whose_packets_nobody_masquerades() {
             it.unmasqueraded.push("br-lan".to_owned());
         },
     );
+}
+
+#[cfg(feature = "amnezia")]
+#[test]
+fn values_of_amneziawg_that_give_a_tunnel_away() {
+    let text = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nH1 = 7\nI1 = <b 0x01>\n";
+    let import = config::wgquick::parse(text, "", config::permissions::Permissions::NONE);
+    let (tunnel, _) = import.into_tunnel().unwrap();
+    finds("amneziawg", "a value of H1-H4", |it| {
+        it.amneziawg = amneziawg_of("office.conf", &tunnel);
+        let constant = it.amneziawg.pop().unwrap();
+        assert_eq!(constant.remedy, "add <r N>");
+        assert_eq!(constant.place, "office.conf");
+    });
 }
 
 /// The tests of `service::openvpn::expiry` check the wording.

@@ -92,6 +92,11 @@ fn files_name_the_networks_of_others_and_the_list_tells_which_do_not() {
         text.ends_with("\nAllowedIPs = 10.7.0.2/32, fd00:7::2/128, 192.168.7.0/24, fd00:77::/64\n"),
         "{text}"
     );
+    #[cfg(feature = "postquantum")]
+    assert!(
+        text.contains("\n#! PostQuantum = prefer\nPublicKey = "),
+        "{text}"
+    );
     let ranges = office.add("store-8", &["192.168.8.0/24"], true).unwrap();
     assert_eq!(ranges, format!("{tunnel}, 192.168.7.0/24, fd00:77::/64"));
     assert_eq!(office.add("phone", &[], false).unwrap(), "0.0.0.0/0, ::/0");

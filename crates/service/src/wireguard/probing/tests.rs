@@ -216,3 +216,30 @@ fn the_device_may_refuse_and_the_line_may_change() {
     world.tell(Event::ProbePaths(None));
     assert_eq!(world.machine.probe_report(), None);
 }
+
+/// The owner reads the path's MTU again, once for many refusals.
+#[cfg(feature = "amnezia")]
+#[test]
+fn refusals_of_long_datagrams_and_changes_of_s4_are_changes_of_the_path() {
+    use plane::Notice;
+    let mut world = World::new(1420, &[]);
+    let before = world.host.changes;
+    for _ in 0..3 {
+        world.tell(Event::Notices(vec![(PEER, Notice::TooLong); 2]));
+    }
+    assert_eq!(world.host.changes, before);
+    world.run(10, 0);
+    assert_eq!(world.host.changes, before + 1);
+    for (name, value, changes) in [("Jc", "3", 1), ("S4", "20", 2), ("S4", "20", 2)] {
+        let mut settings = world.machine.device.settings();
+        settings.set(name, value).unwrap();
+        let set = SetDevice {
+            amnezia: config::amnezia::Change::whole(&settings),
+            ..SetDevice::default()
+        };
+        let now = world.now();
+        let mut cx = Cx::new(now, &*world.plane, &mut world.host);
+        world.machine.configure(&set, &mut cx).unwrap();
+        assert_eq!(world.host.changes, before + changes);
+    }
+}

@@ -37,6 +37,15 @@ pub(crate) struct ReceiveKey {
     pub(crate) send: Option<SendKey>,
 }
 
+/// Whether packets with this text may not pass on a session that carries only the exchange of keys.
+pub(crate) fn is_barred(only_exchange: bool, text: &[u8]) -> bool {
+    #[cfg(feature = "postquantum")]
+    let is_exchange = postquantum::is_exchange(text);
+    #[cfg(not(feature = "postquantum"))]
+    let is_exchange = false;
+    only_exchange && !text.is_empty() && !is_exchange
+}
+
 pub(crate) struct SendKey {
     pub(crate) remote_index: u32,
     pub(crate) local_index: u32,
@@ -44,6 +53,8 @@ pub(crate) struct SendKey {
     pub(crate) limits: KeyLimits,
     pub(crate) counter: u64,
     pub(crate) reported: bool,
+    /// Carries only the exchange of post-quantum keys.
+    pub(crate) only_exchange: bool,
 }
 
 #[derive(Default)]

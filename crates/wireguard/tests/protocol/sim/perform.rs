@@ -33,6 +33,10 @@ impl Sim {
                     plane.notes.last_traversal = Some(now);
                 }
                 Output::AddKeys { peer, keys } => {
+                    #[cfg(feature = "postquantum")]
+                    let only_exchange = keys.material.exchange.is_some_and(|it| it.only);
+                    #[cfg(not(feature = "postquantum"))]
+                    let only_exchange = false;
                     let send = SendKey {
                         remote_index: keys.material.remote_index,
                         local_index: keys.session,
@@ -40,6 +44,7 @@ impl Sim {
                         limits: keys.send,
                         counter: 0,
                         reported: false,
+                        only_exchange,
                     };
                     let key = ReceiveKey {
                         peer,
@@ -91,6 +96,31 @@ impl Sim {
                         .staged
                         .clear();
                     self.log(at, Event::DropStaged);
+                }
+                #[cfg(feature = "postquantum")]
+                Output::SendInside {
+                    peer,
+                    local_index,
+                    payload,
+                } => {
+                    // Packets, if they may be sent with the key, wait until this is over.
+                    let key = self.hosts[at].receive.get_mut(&local_index);
+                    let own = key.and_then(|key| key.send.take());
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    let is_own = own.is_some();
+                    let other = own.map(|key| plane.send.replace(key));
+                    self.seal(at, peer, &payload);
+                    if is_own {
+                        let plane = self.hosts[at].planes.entry(peer).or_default();
+                        let used = std::mem::replace(&mut plane.send, other.flatten());
+                        let key = self.hosts[at].receive.get_mut(&local_index);
+                        key.unwrap().send = used;
+                    }
+                }
+                #[cfg(feature = "postquantum")]
+                Output::Compute { peer, job } => {
+                    let outcome = job.run();
+                    self.with(at, |device, out| device.computed(peer, outcome, now, out));
                 }
                 Output::Disarmed { peer } => {
                     self.hosts[at].planes.entry(peer).or_default().armed = false;

@@ -162,11 +162,11 @@ const Import = form.DummyValue.extend({
 			'class': 'millrace-text',
 			'rows': 4,
 			'style': 'width:100%',
-			'placeholder': _('Drop a file here, or paste its text or that of a QR code'),
+			'placeholder': _('Drop a file here, or paste its text, a vpn:// link, or the text of a QR code'),
 			'spellcheck': 'false',
 			'autocomplete': 'off'
 		});
-		const file = E('input', { 'type': 'file', 'class': 'millrace-file', 'style': 'max-width:100%', 'accept': '.conf,.ovpn,.toml,.txt,text/plain' });
+		const file = E('input', { 'type': 'file', 'class': 'millrace-file', 'style': 'max-width:100%', 'accept': '.conf,.ovpn,.toml,.txt,.vpn,text/plain' });
 		const found = E('div', { 'class': 'millrace-found' });
 		const panel = E('div', { 'class': 'millrace-import', 'style': 'display:none;max-width:50em' }, [
 			text,

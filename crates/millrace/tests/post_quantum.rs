@@ -1,0 +1,145 @@
+//! Post-quantum keys of Millrace's own WireGuard: between two tunnels, over a restart, and with programs that do not
+//! exchange keys.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use lab::acceptance::{
+    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, Site, WG, ip, no_ping, pings,
+    reaches, ready, status_of, tcp_both_ways, until, wireguard_go,
+};
+use lab::load::{PingOptions, ping};
+use lab::peer::Keys;
+use lab::{Host, Process};
+use nix::sys::signal::Signal;
+
+const HYBRID: &str = "X25519 + ML-KEM-768";
+
+/// Values of AmneziaWG, which both ends share.
+const AMNEZIA: &str = "Jc = 3\nJmin = 50\nJmax = 100\nS1 = 30\nS2 = 40\nS3 = 25\nS4 = 17\n";
+
+/// Two ends whose files require post-quantum keys.
+struct Pair {
+    net: Net,
+    directory: Directory,
+    keys: [Keys; 2],
+    /// More lines of both `[Interface]` sections.
+    lines: &'static str,
+}
+
+impl Pair {
+    fn new(lines: &'static str) -> Self {
+        let net = Net::new();
+        let keys = [&net.a, &net.b].map(|host| Keys::generate(host).unwrap());
+        Self {
+            net,
+            directory: Directory::new(),
+            keys,
+            lines,
+        }
+    }
+
+    fn up(&self, end: usize) -> Process {
+        let host = [&self.net.a, &self.net.b][end];
+        let (own, peer) = ([A4, B4][end], [B4, A4][end]);
+        let endpoint = match end {
+            0 => format!("Endpoint = {}:{PORT_B}\n", self.net.link.b4()),
+            _ => String::new(),
+        };
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nListenPort = {}\nAddress = {own}/24\n{}\
+             [Peer]\n#! PostQuantum = require\nPublicKey = {}\nAllowedIPs = {peer}/32\n{endpoint}",
+            self.keys[end].private,
+            [PORT_A, PORT_B][end],
+            self.lines,
+            self.keys[1 - end].public,
+        );
+        let file = self.directory.file(&format!("{WG}.conf"), &text);
+        start(host, &file)
+    }
+}
+
+fn start(host: &Host, file: &std::path::Path) -> Process {
+    let command = host.command(PROGRAM).arg("up").arg(file);
+    let mut process = command.spawn().unwrap();
+    process
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    process
+}
+
+/// The key exchange of the only peer's session, and whether it is post-quantum, as the status says.
+fn protection(host: &Host) -> (Option<String>, Option<bool>) {
+    let peer = &status_of(host, WG)["peers"][0];
+    let name = peer["key_exchange"].as_str().map(str::to_owned);
+    (name, peer["post_quantum"].as_bool())
+}
+
+#[track_caller]
+fn is_protected(host: &Host) {
+    assert_eq!(protection(host), (Some(HYBRID.to_owned()), Some(true)));
+}
+
+#[test]
+fn required_keys_are_exchanged_and_again_after_a_restart() {
+    if !ready() {
+        return;
+    }
+    let pair = Pair::new("");
+    let (a, b) = (&pair.net.a, &pair.net.b);
+    let (_at_a, at_b) = (pair.up(0), pair.up(1));
+    pings(a, B4, 3);
+    is_protected(a);
+    is_protected(b);
+    tcp_both_ways(a, b, B4, 3_000_000);
+    // As a power cut: the keys are gone, and nobody is told.
+    at_b.signal(Signal::SIGKILL).unwrap();
+    drop(at_b);
+    let _at_b = pair.up(1);
+    reaches(a, B4);
+    is_protected(a);
+    is_protected(b);
+    tcp_both_ways(b, a, A4, 3_000_000);
+}
+
+#[test]
+fn amneziawg_carries_the_exchange() {
+    if !ready() {
+        return;
+    }
+    let pair = Pair::new(AMNEZIA);
+    let _ends = [pair.up(1), pair.up(0)];
+    pings(&pair.net.a, B4, 3);
+    is_protected(&pair.net.a);
+    is_protected(&pair.net.b);
+}
+
+#[test]
+fn a_plain_peer_gets_packets_only_if_keys_are_preferred() {
+    let Some(plain) = ready().then(wireguard_go).flatten() else {
+        return;
+    };
+    let site = Site::new();
+    let a = &site.net.a;
+    let _server = site.server_by(&*plain, &[], &[]);
+    let file = |policy: &str| {
+        let endpoint = site.net.link.b4().to_string();
+        let policy = format!("#! PostQuantum = {policy}");
+        let address = format!("Address = {A4}/24");
+        site.file(WG, &address, &endpoint, &format!("{B4}/32"), &policy)
+    };
+    let tunnel = start(a, &file("prefer"));
+    pings(a, B4, 3);
+    assert_eq!(protection(a), (Some("X25519".to_owned()), Some(false)));
+    // Read again, the file requires keys: the session ends, and the next carries no packets.
+    file("require");
+    tunnel.signal(Signal::SIGHUP).unwrap();
+    until("the end of packets", || {
+        let report = ping(a, ip(B4), &PingOptions::count(1));
+        report.unwrap().received == 0
+    });
+    drop(tunnel);
+    let _tunnel = start(a, &file("require"));
+    no_ping(a, B4);
+    until("a session", || protection(a).1 == Some(false));
+    no_ping(a, B4);
+}
