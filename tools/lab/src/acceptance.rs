@@ -30,7 +30,6 @@ pub mod web;
 pub mod world;
 
 use std::fs;
-use std::io::{self, Read, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::thread;
@@ -38,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use crate::load::{PingOptions, PingReport, ping};
 use crate::peer::{
-    Keys, Millrace, PeerOptions, PeerStatus, RunningPeer, WgInterface, WgPeer, WireGuardPeer,
+    self, Keys, Millrace, PeerOptions, PeerStatus, RunningPeer, WgInterface, WgPeer, WireGuardPeer,
     WireguardGo, WireguardGoPackaged,
 };
 use crate::{Host, LabError, Link, LinkOptions, tools};
@@ -236,23 +235,7 @@ pub fn uapi(host: &Host, interface: &str, request: &str) -> String {
 
 /// Sends a UAPI request to a socket in this directory.
 pub fn uapi_at(host: &Host, directory: &str, interface: &str, request: &str) -> String {
-    use std::os::unix::net::UnixStream;
-    host.run(|| {
-        let mut stream = UnixStream::connect(format!("{directory}/{interface}.sock"))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(request.as_bytes())?;
-        let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
-        // An empty line ends the answer; the connection stays open.
-        while !answer.ends_with(b"\n\n") {
-            match stream.read(&mut buffer)? {
-                0 => break,
-                count => answer.extend_from_slice(&buffer[..count]),
-            }
-        }
-        io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
-    })
-    .unwrap()
-    .unwrap()
+    peer::uapi(host, directory, interface, request).unwrap()
 }
 
 /// Converts a base64 key to the UAPI's hex form.

@@ -11,15 +11,18 @@ mod wireguard_go;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use amnezia::AmneziaWg;
+pub use amnezia::{AmneziaWg, HEADER_KEY};
 pub use boringtun::BoringTun;
 pub use gotatun::GotaTun;
 pub use millrace::Millrace;
-pub use running::RunningPeer;
+pub use running::{RunningPeer, uapi};
 pub use wg::{Keys, PeerStatus, PresharedKey, WgInterface, WgPeer, WgStatus};
 pub use wireguard_go::{WireguardGo, WireguardGoPackaged};
 
 use crate::{Host, LabError, Process, tools};
+
+/// Directory of the sockets that `wg` looks for.
+const SOCKETS: &str = "/var/run/wireguard";
 
 /// How long a program gets to answer `wg show`.
 const READY: Duration = Duration::from_secs(40);
@@ -33,6 +36,8 @@ pub struct PeerOptions {
     pub arguments: Vec<String>,
     /// Environment variables.
     pub environment: Vec<(String, String)>,
+    /// Lines of a UAPI request that sets what `wg` does not know; may be empty.
+    pub settings: &'static str,
 }
 
 /// A program that makes a WireGuard interface and is configured over the UAPI socket.
@@ -86,7 +91,11 @@ pub trait WireGuardPeer {
             command = command.env(key, value);
         }
         let process: Process = command.spawn()?;
-        RunningPeer::ready(host, process, interface, READY)
+        let running = RunningPeer::ready(host, process, interface, READY)?;
+        if !options.settings.is_empty() {
+            running.uapi(&format!("set=1\n{}\n", options.settings))?;
+        }
+        Ok(running)
     }
 }
 

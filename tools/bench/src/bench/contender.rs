@@ -7,7 +7,8 @@ use std::{env, fs};
 
 use lab::openvpn::{OpenVpn as _, StockOpenVpn};
 use lab::peer::{
-    BoringTun, GotaTun, Millrace, PeerOptions, WireGuardPeer, WireguardGo, WireguardGoPackaged,
+    AmneziaWg, BoringTun, GotaTun, Millrace, PeerOptions, WireGuardPeer, WireguardGo,
+    WireguardGoPackaged,
 };
 use lab::{Carrier, LabError, tools};
 
@@ -26,6 +27,11 @@ pub(crate) enum Contender {
     GotaTun,
     Forwarder,
     Nothing,
+    /// A program at both ends with settings of AmneziaWG that this program of its authors knows: ours, or that program.
+    AmneziaWg {
+        ours: bool,
+        of: AmneziaWg,
+    },
     /// Another build of this program, at a path that the command line names.
     Other,
     OpenVpn(Ends, Suite),
@@ -55,9 +61,16 @@ impl Contender {
         Suite::ALL.into_iter().flat_map(of)
     }
 
+    /// The contenders with AmneziaWG: pairs of ours and another program.
+    fn amneziawg() -> impl Iterator<Item = Self> {
+        let of = |of| [true, false].map(|ours| Self::AmneziaWg { ours, of });
+        [AmneziaWg::V20, AmneziaWg::V31].into_iter().flat_map(of)
+    }
+
     /// All contenders.
     pub(crate) fn every() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().chain(Self::openvpn())
+        let others = Self::amneziawg().chain(Self::openvpn());
+        Self::ALL.into_iter().chain(others)
     }
 
     /// The name on the command line and in tables.
@@ -72,6 +85,11 @@ impl Contender {
             Self::GotaTun => "gotatun",
             Self::Forwarder => "forwarder",
             Self::Nothing => "none",
+            Self::AmneziaWg { ours: false, of } => of.name(),
+            Self::AmneziaWg {
+                of: AmneziaWg::V31, ..
+            } => "millrace-amneziawg-3.1",
+            Self::AmneziaWg { .. } => "millrace-amneziawg-2.0",
             Self::Other => "other",
             Self::OpenVpn(ends, suite) => openvpn::name(ends, suite),
         }
@@ -92,6 +110,15 @@ impl Contender {
             Self::GotaTun => "gotatun, by Mullvad",
             Self::Forwarder => "packets to datagrams and back without encryption: the upper limit",
             Self::Nothing => "no tunnel",
+            Self::AmneziaWg {
+                ours: true,
+                of: AmneziaWg::V31,
+            } => "this program with AmneziaWG 3.1",
+            Self::AmneziaWg { ours: true, .. } => "this program with AmneziaWG 2.0",
+            Self::AmneziaWg {
+                of: AmneziaWg::V31, ..
+            } => "the authors' library, with AmneziaWG 3.1",
+            Self::AmneziaWg { .. } => "amneziawg-go 0.2.16, with AmneziaWG 2.0",
             Self::Other => "the other program",
         };
         words.to_owned()
@@ -139,6 +166,14 @@ impl Contender {
             Self::WireguardGoPackaged => wireguard(Box::new(WireguardGoPackaged), none),
             Self::BoringTun => wireguard(Box::new(BoringTun), none),
             Self::GotaTun => wireguard(Box::new(GotaTun), none),
+            Self::AmneziaWg { ours, of } => {
+                let program: Box<dyn WireGuardPeer> = match ours {
+                    true => Box::new(Millrace::new(own_program())),
+                    false => Box::new(of),
+                };
+                let settings = of.settings();
+                wireguard(program, PeerOptions { settings, ..none })
+            }
             Self::Forwarder => Ok(Some(Carrier::Forwarder {
                 program: own_program(),
                 arguments: ["lab", "forward"].map(str::to_owned).to_vec(),

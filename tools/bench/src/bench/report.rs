@@ -39,6 +39,7 @@ impl Run {
             Contender::OpenVpn(_, suite) if self.against => Contender::OpenVpn(Ends::Other, suite),
             _ if self.against => Contender::Other,
             Contender::OpenVpn(_, suite) => Contender::OpenVpn(Ends::Stock, suite),
+            Contender::AmneziaWg { of, .. } => Contender::AmneziaWg { ours: false, of },
             _ => self.reference,
         }
     }

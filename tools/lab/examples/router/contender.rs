@@ -3,13 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use lab::acceptance::uapi;
 use lab::openvpn::{
     Cipher, ConfigFile, Credentials, Digest, KeyKind, MillraceOpenVpn, OpenVpn, RunningOpenVpn,
     Setup, StockOpenVpn,
 };
 use lab::peer::{
-    AmneziaWg, Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer,
+    AmneziaWg, HEADER_KEY, Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer,
     WireguardGoPackaged,
 };
 use lab::{Host, LabError, Process};
@@ -164,7 +163,8 @@ impl Contender {
                 let outside = SocketAddr::new(address(FAR), WG_PORT);
                 let network = IpAddr::from([10, 93, 0, 0]);
                 let peer = WgPeer::new(&own.public).at(outside).allow(network, 24);
-                let lines = disguise(program).replace(HEADER_KEY_HEX, HEADER_KEY);
+                let [key, of_files] = HEADER_KEY;
+                let lines = program.settings().replace(key, of_files);
                 let of_router =
                     format!("[Interface]\nAddress = 10.93.0.2/24\nMTU = {MTU}\n{lines}");
                 let inside = interface(router.clone(), None, peer).file().replacen(
@@ -234,7 +234,7 @@ impl Making {
                 wireguard_end(far, &WireguardGoPackaged, &configuration, "")
             }
             Self::AmneziaWg(program, configuration) => {
-                wireguard_end(far, &program, &configuration, disguise(program))
+                wireguard_end(far, &program, &configuration, program.settings())
             }
             Self::OpenVpn(configuration) => Ok(FarEnd::OpenVpn {
                 _running: StockOpenVpn.start(far, &configuration)?,
@@ -243,36 +243,19 @@ impl Making {
     }
 }
 
-/// Values of AmneziaWG, as UAPI and files both write them, but for the key: files write that in Base64.
-const fn disguise(program: AmneziaWg) -> &'static str {
-    match program {
-        AmneziaWg::V31 => {
-            "jc=4\njmin=50\njmax=100\ns1=30\ns2=40\ns3=25\ns4=16\n\
-             header_protection_key=404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f\n\
-             content_padding_addition=10-100\nrandom_trailers=1\ndisable_cookies=1\n"
-        }
-        _ => {
-            "jc=4\njmin=50\njmax=100\ns1=30\ns2=40\ns3=25\ns4=16\n\
-             h1=100000-200000\nh2=300000-400000\nh3=500000-600000\nh4=700000-800000\n"
-        }
-    }
-}
-
-const HEADER_KEY_HEX: &str = "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f";
-const HEADER_KEY: &str = "QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
-
-/// Starts a WireGuard program at the far end. `more` are further settings, in the words of UAPI.
+/// Starts a WireGuard program at the far end. `settings` are lines of UAPI.
 fn wireguard_end<'h>(
     far: &'h Host,
     program: &dyn WireGuardPeer,
     configuration: &WgInterface,
-    more: &str,
+    settings: &'static str,
 ) -> Result<FarEnd<'h>, LabError> {
-    let running = program.start(far, "wg0", &PeerOptions::default())?;
+    let options = PeerOptions {
+        settings,
+        ..PeerOptions::default()
+    };
+    let running = program.start(far, "wg0", &options)?;
     running.configure(configuration)?;
-    if !more.is_empty() {
-        uapi(far, "wg0", &format!("set=1\n{more}\n"));
-    }
     running.bring_up(&[([10, 93, 0, 1].into(), 24)], MTU.into())?;
     running.route([10, 91, 0, 0].into(), 24)?;
     Ok(FarEnd::WireGuard { _running: running })

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use super::{Invocation, PeerOptions, WireGuardPeer};
+use super::{Invocation, PeerOptions, SOCKETS, WireGuardPeer};
 use crate::{Host, LabError, tools};
 
 /// A program that speaks AmneziaWG.
@@ -20,8 +20,35 @@ pub enum AmneziaWg {
     V31,
 }
 
-/// Where `wg` looks for sockets, and where these programs make theirs.
-const SOCKETS: [&str; 2] = ["/var/run/wireguard", "/var/run/amneziawg"];
+/// Where these programs make their sockets.
+const OWN_SOCKETS: &str = "/var/run/amneziawg";
+
+/// The key in [`AmneziaWg::settings`], as UAPI and as files write it.
+pub const HEADER_KEY: [&str; 2] = [
+    "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f",
+    "QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
+];
+
+impl AmneziaWg {
+    /// Settings like those that the apps draw, as UAPI writes them. Files write only the key otherwise.
+    #[must_use]
+    pub const fn settings(self) -> &'static str {
+        match self {
+            Self::V10 | Self::V15 => {
+                "jc=4\njmin=50\njmax=100\ns1=30\ns2=40\nh1=111111\nh2=222222\nh3=333333\nh4=444444\n"
+            }
+            Self::V20 => {
+                "jc=4\njmin=50\njmax=100\ns1=30\ns2=40\ns3=25\ns4=16\n\
+                 h1=100000-200000\nh2=300000-400000\nh3=500000-600000\nh4=700000-800000\n"
+            }
+            Self::V31 => {
+                "jc=4\njmin=50\njmax=100\ns1=30\ns2=40\ns3=25\ns4=16\n\
+                 header_protection_key=404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f\n\
+                 content_padding_addition=10-100\nrandom_trailers=1\ndisable_cookies=1\n"
+            }
+        }
+    }
+}
 
 impl WireGuardPeer for AmneziaWg {
     fn name(&self) -> &'static str {
@@ -56,10 +83,9 @@ impl WireGuardPeer for AmneziaWg {
 
     /// Has the program make its socket where `wg` looks. The host must be private.
     fn prepare(&self, host: &Host) -> Result<(), LabError> {
-        let [standard, own] = SOCKETS;
         // Both may exist from an earlier start.
         host.run(|| {
-            let _ = fs::create_dir_all(standard).and_then(|()| symlink(standard, own));
+            let _ = fs::create_dir_all(SOCKETS).and_then(|()| symlink(SOCKETS, OWN_SOCKETS));
         })
     }
 }

@@ -1,11 +1,40 @@
 //! A running WireGuard program and its interface.
 
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::{WgInterface, WgStatus};
+use super::{READY, SOCKETS, WgInterface, WgStatus};
 use crate::{Exit, Host, LabError, Process, tools};
+
+/// Sends a UAPI request to the socket in a directory, and returns the answer.
+///
+/// # Errors
+/// [`LabError::Host`] if there is no socket, or no answer within 40 seconds.
+pub fn uapi(
+    host: &Host,
+    directory: &str,
+    interface: &str,
+    request: &str,
+) -> Result<String, LabError> {
+    let talk = || {
+        let mut stream = UnixStream::connect(format!("{directory}/{interface}.sock"))?;
+        stream.set_read_timeout(Some(READY))?;
+        stream.write_all(request.as_bytes())?;
+        let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+        // An empty line ends the answer; the connection stays open.
+        while !answer.ends_with(b"\n\n") {
+            match stream.read(&mut buffer)? {
+                0 => break,
+                count => answer.extend_from_slice(&buffer[..count]),
+            }
+        }
+        io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    host.run(talk)?
+        .map_err(|error| LabError::host(host.name(), format!("talk to {interface}"), error))
+}
 
 /// A program with a WireGuard interface in a host. Dropping the value kills the program, which removes the interface.
 #[derive(Debug)]
@@ -25,7 +54,7 @@ impl<'h> RunningPeer<'h> {
         deadline: Duration,
     ) -> Result<Self, LabError> {
         let wg = tools::find("wg")?;
-        let socket = format!("/var/run/wireguard/{interface}.sock");
+        let socket = format!("{SOCKETS}/{interface}.sock");
         process.wait_until("an answer to `wg show`", deadline, || {
             // Check for the interface first, which is cheaper than running `wg`. Also, `wg` deletes a socket that
             // refuses connections, as a socket does between bind and listen.
@@ -54,6 +83,22 @@ impl<'h> RunningPeer<'h> {
     /// The name of the program's interface.
     pub fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// Sends a UAPI request, for requests that the installed `wg` cannot make.
+    ///
+    /// # Errors
+    /// [`LabError::Host`], or [`LabError::Report`] if the program refuses.
+    pub fn uapi(&self, request: &str) -> Result<String, LabError> {
+        let answer = uapi(self.host, SOCKETS, &self.interface, request)?;
+        if answer.ends_with("errno=0\n\n") {
+            return Ok(answer);
+        }
+        Err(LabError::Report {
+            program: "UAPI".to_owned(),
+            reason: "the request was refused".to_owned(),
+            output: answer,
+        })
     }
 
     /// Replaces the interface's whole configuration (`wg setconf`).
