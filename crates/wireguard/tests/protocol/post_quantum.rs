@@ -110,12 +110,13 @@ fn preferred_keys_replace_a_session_that_carries_packets_already() {
     let (mut sim, b, a) = Sim::pair();
     set(&mut sim, 0, b, PREFER);
     set(&mut sim, 1, a, PREFER);
-    for number in 0..100 {
+    // Zeros would be padding.
+    for number in 1..=100 {
         sim.send(0, b, &[number]);
         sim.send(1, a, &[number]);
         sim.run_for(secs(10));
     }
-    let sent: Vec<Vec<u8>> = (0..100).map(|number| vec![number]).collect();
+    let sent: Vec<Vec<u8>> = (1..=100).map(|number| vec![number]).collect();
     assert_eq!(users(&sim, 0), sent);
     assert_eq!(users(&sim, 1), sent);
     assert_eq!(is_protected(&sim, 1, a), Some(true));
@@ -188,7 +189,7 @@ fn schedule(seed: u64) {
             if second == FAULTS + RECOVERY {
                 heard[at] = users(&sim, at).len();
             }
-            sim.send(at, peers[at], &second.to_be_bytes());
+            sim.send(at, peers[at], &(second + 1).to_le_bytes());
             sim.run_for(millis(500));
         }
     }
