@@ -51,7 +51,7 @@ pub use pool::Rotation;
 pub use postquantum::OwnAddresses;
 pub use probing::ProbePlan;
 pub use save::{merge, save};
-#[cfg(any(feature = "pptp", feature = "relay"))]
+#[cfg(any(feature = "pptp", feature = "postquantum", feature = "relay"))]
 pub(crate) use signals::Signals;
 pub(crate) use sockets::SocketPlan;
 pub use sockets::mtu_discovery;
