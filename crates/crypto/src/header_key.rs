@@ -2,7 +2,7 @@
 //!
 //! Data packets need only the beginning of one block each, and a batch has many packets. Where vector registers make it
 //! faster, each of their lanes computes the block of another packet: eight lanes of AVX2, four of NEON. SSE2 gains
-//! nothing: AWS-LC fills its registers with a single block, in about 430 instructions.
+//! nothing: AWS-LC fills its registers with a single block.
 
 use crate::Key;
 
@@ -95,7 +95,7 @@ mod lanes {
     /// The 4x4 matrix of words.
     type State = [__m256i; 16];
 
-    /// As [`HeaderKey::masks`].
+    /// Computes what [`HeaderKey::masks`] does.
     #[target_feature(enable = "avx2")]
     pub(super) fn masks(key: &HeaderKey, nonces: &[[u8; NONCE_LEN]], masks: &mut [[u8; MASK_LEN]]) {
         let mut start = [_mm256_setzero_si256(); 16];

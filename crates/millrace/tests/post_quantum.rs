@@ -91,7 +91,7 @@ fn required_keys_are_exchanged_and_again_after_a_restart() {
     is_protected(a);
     is_protected(b);
     tcp_both_ways(a, b, B4, 3_000_000);
-    // As a power cut: the keys are gone, and nobody is told.
+    // A killed end has lost its keys and tells nobody, as after a power cut.
     at_b.signal(Signal::SIGKILL).unwrap();
     drop(at_b);
     let _at_b = pair.up(1);

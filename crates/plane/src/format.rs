@@ -41,8 +41,8 @@ pub trait Format: Send + Sync {
         let _ = packet;
     }
 
-    /// Whether control alone seals with the key: packets wait for another ([`DataPlane::send_on`](crate::DataPlane::send_on)).
-    /// Not called per packet.
+    /// Returns true if only control seals with the key, by [`DataPlane::send_on`](crate::DataPlane::send_on). Packets then
+    /// wait for another key. Not called per packet.
     #[cfg(feature = "postquantum")]
     fn only_messages(&self) -> bool {
         false

@@ -368,7 +368,7 @@ impl Exchange {
         }
     }
 
-    /// How long this end leaves a silent peer alone.
+    /// Time without Offers to a silent peer.
     fn patience(&self) -> Duration {
         (PENDING_TIME * (1 << self.failures.min(5))).min(EXCHANGE_AFTER)
     }

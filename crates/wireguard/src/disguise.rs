@@ -352,7 +352,7 @@ impl Reader {
                 self.next.set(at + 1);
                 self.masks.get(at)
             }
-            // Computed for this datagram alone.
+            // The profile computes the mask of this datagram.
             _ => None,
         };
         self.form.classify(forms, datagram, mask)

@@ -11,8 +11,8 @@ const PEERS_MAX: usize = 8;
 /// The longest outer packet in bytes: `S4` never raises the MTU.
 const PATH_MAX: u32 = 1500;
 
-/// Keeps room for `S4`. Leaves the MTU of plain WireGuard alone, and a value that the user sets; the MTU that `wg-quick`
-/// and `awg-quick` compute has no room for `S4` and counts as the default.
+/// MTU with room for `S4`. Plain WireGuard's MTU and a value that the user sets stay. The MTU that `wg-quick` and
+/// `awg-quick` compute has no room for `S4` and counts as the default.
 #[derive(Default)]
 pub(super) struct Mtu {
     follower: Option<MtuFollower>,

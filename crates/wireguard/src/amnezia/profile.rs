@@ -162,7 +162,7 @@ impl Profile {
         self.header.as_ref()
     }
 
-    /// As [`fits`](Self::fits), with the mask of the datagram's header if it was computed already.
+    /// Classifies as [`fits`](Self::fits) does. `mask` is that of the datagram's header, if it is known already.
     #[inline]
     pub(crate) fn fits_under(&self, datagram: &[u8], mask: Option<&[u8; MASK_LEN]>) -> Fits {
         let mut fits = Fits::default();

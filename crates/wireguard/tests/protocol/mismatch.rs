@@ -340,7 +340,7 @@ fn strangers_cost_a_bounded_number_of_trials() {
     assert_eq!(end.trials_left(now), 0);
     now += Duration::from_secs(1);
     assert_eq!(end.trials_left(now), 16);
-    // A source that goes on is told of at most every ten seconds, by its address alone.
+    // The finding about one source comes at most every ten seconds, and names its address.
     let mut found = Vec::new();
     for _ in 0..60 {
         now += Duration::from_secs(1);
