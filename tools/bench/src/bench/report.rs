@@ -126,6 +126,7 @@ pub(super) fn markdown(run: &Run, records: &Records) -> String {
         });
         if !ratios.is_empty() {
             let of_openvpn = |one: &Contender| matches!(one, Contender::OpenVpn(..));
+            let of_amneziawg = |one: &Contender| matches!(one, Contender::AmneziaWg { .. });
             let reference = if run.against {
                 "the other program"
             } else if run.contenders.iter().all(of_openvpn) {
@@ -133,9 +134,13 @@ pub(super) fn markdown(run: &Run, records: &Records) -> String {
             } else {
                 run.reference.name()
             };
+            let of_its_own = match run.contenders.iter().any(of_amneziawg) {
+                true => "; of AmneziaWG to the authors' program",
+                false => "",
+            };
             let _ = write!(
                 text,
-                "\nRatio to {reference}, taken in each repetition: median (min–max).\n\n{}",
+                "\nRatio to {reference}{of_its_own}, taken in each repetition: median (min–max).\n\n{}",
                 ratios.render()
             );
         }
