@@ -359,10 +359,14 @@ impl Exchange {
         self.pending.take_if(|it| it.previous.id != base);
     }
 
-    /// Asks for a handshake, which WireGuard repeats by itself.
+    /// Asks for a handshake, which WireGuard repeats by itself, or plans it for when it may be asked for.
     fn handshake(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let asked = self.handshake_asked;
-        if !self.single_slot && asked.is_none_or(|at| now >= at + HANDSHAKE_SPACING) {
+        if self.single_slot {
+            return;
+        }
+        let soonest = self.handshake_asked.map(|at| at + HANDSHAKE_SPACING);
+        self.handshake_at = soonest.filter(|at| *at > now);
+        if self.handshake_at.is_none() {
             self.handshake_asked = Some(now);
             out.push(Effect::Handshake);
         }
@@ -716,8 +720,11 @@ impl Exchange {
             self.assembly = None;
             if pending.is_own() {
                 self.fail(now);
-                if self.status.peer == Peer::Unknown {
-                    self.status.peer = Peer::Silent;
+                match self.status.peer {
+                    Peer::Unknown => self.status.peer = Peer::Silent,
+                    // Its Answers are lost, and the next handshake may be two minutes away.
+                    Peer::Capable if self.status.protected == Some(false) => self.offer(now, out),
+                    _ => {}
                 }
             }
         }

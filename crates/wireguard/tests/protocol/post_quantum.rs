@@ -207,7 +207,8 @@ fn schedule(seed: u64) {
 #[test]
 fn loss_and_power_cuts_never_cost_protection_and_traffic_returns() {
     let number = std::env::var("MILLRACE_SCHEDULES");
-    for seed in 0..number.map_or(20, |it| it.parse().unwrap()) {
+    // The last two were left with an unprotected session: each Answer was lost; a handshake was asked for too soon.
+    for seed in (0..number.map_or(20, |it| it.parse().unwrap())).chain([7625, 3958]) {
         schedule(seed);
     }
 }
