@@ -164,7 +164,8 @@ impl Contender {
                 let network = IpAddr::from([10, 93, 0, 0]);
                 let peer = WgPeer::new(&own.public).at(outside).allow(network, 24);
                 let [key, of_files] = HEADER_KEY;
-                let lines = program.settings().replace(key, of_files);
+                // Files join the words of a name.
+                let lines = program.settings().replace('_', "").replace(key, of_files);
                 let of_router =
                     format!("[Interface]\nAddress = 10.93.0.2/24\nMTU = {MTU}\n{lines}");
                 let inside = interface(router.clone(), None, peer).file().replacen(
