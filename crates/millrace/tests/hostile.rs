@@ -5,7 +5,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use lab::acceptance::forged::{
-    Flood, PAYLOAD, Random, anonymous_memory, datagrams_received, header_checksum, initiation,
+    Flood, PAYLOAD, Pace, Random, anonymous_memory, datagrams_received, header_checksum, initiation,
 };
 use lab::acceptance::{
     A4, B4, Net, PORT_A, PORT_B, Setup, Tunnel, drops, key_bytes, pings, ready, until,
@@ -47,7 +47,7 @@ fn flood_of_handshakes_stops_no_peer() {
     };
     let (from, to) = ((&attacker, "eth0"), (&net.b, "eth1"));
     // The rate of an 8 Mbit/s link: at higher rates one socket buffer overflows, whatever the program does.
-    let pace = Duration::from_millis(5);
+    let pace = Pace::New(Duration::from_millis(5));
     let flood = Flood::begin(from, to, (vec![link.b4()], PORT_B), pace, next);
     until("the flood has begun", || flood.sent() > 2000);
     pings(&net.a, B4, 500);

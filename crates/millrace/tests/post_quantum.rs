@@ -1,11 +1,14 @@
-//! Post-quantum keys of Millrace's own WireGuard: between two tunnels, over a restart, and with programs that do not
-//! exchange keys.
+//! Post-quantum keys of Millrace's own WireGuard: between two tunnels, with a companion at the other end, over restarts,
+//! and with programs that do not exchange keys.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::fs;
+use std::path::Path;
+
 use lab::acceptance::{
-    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, Site, WG, ip, no_ping, pings,
-    reaches, ready, status_of, tcp_both_ways, until, wireguard_go,
+    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, Site, WG, hex, ip, no_ping, pings,
+    reaches, ready, status_of, tcp_both_ways, uapi, until, wireguard_go,
 };
 use lab::load::{PingOptions, ping};
 use lab::peer::Keys;
@@ -58,7 +61,7 @@ impl Pair {
     }
 }
 
-fn start(host: &Host, file: &std::path::Path) -> Process {
+fn start(host: &Host, file: &Path) -> Process {
     let command = host.command(PROGRAM).arg("up").arg(file);
     let mut process = command.spawn().unwrap();
     process
@@ -142,4 +145,96 @@ fn a_plain_peer_gets_packets_only_if_keys_are_preferred() {
     no_ping(a, B4);
     until("a session", || protection(a).1 == Some(false));
     no_ping(a, B4);
+}
+
+/// The preshared key that another program at this host holds for its only peer.
+fn held(host: &Host) -> String {
+    let text = host.output("wg", ["show", WG, "preshared-keys"]).unwrap();
+    text.split_whitespace().last().unwrap().to_owned()
+}
+
+/// Waits until both ends count the session as protected by one key; no ping is lost meanwhile. Returns the key.
+fn agrees(site: &Site, companion: &Process, up: &Process) -> String {
+    let (a, b) = (&site.net.a, &site.net.b);
+    until("a protected session", || {
+        pings(a, B4, 1);
+        let told = companion.stderr();
+        protection(a).1 == Some(true) && told.contains("the session has a post-quantum key")
+    });
+    is_protected(a);
+    let key = held(b);
+    let shows = |host: &Host| host.output("wg", ["showconf", WG]).unwrap();
+    assert!(shows(b).contains(&key), "{key}");
+    let status = |more: &str| {
+        a.output(PROGRAM, ["status", WG, more, "--no-rate"])
+            .unwrap()
+    };
+    let get = uapi(a, WG, "get=1\n\n");
+    for text in [shows(a), get, status("--json"), status("-v"), up.stderr()] {
+        has_no_key(&text, &key);
+    }
+    key
+}
+
+/// Asserts that the text has no preshared key: neither this one nor, as none is configured, another.
+#[track_caller]
+fn has_no_key(text: &str, key: &str) {
+    assert!(!text.contains(key) && !text.contains(&hex(key)), "{text}");
+    let none = format!("preshared_key={}", "0".repeat(64));
+    let rest = text.replace(&none, "").to_lowercase();
+    assert!(!rest.replace('_', "").contains("presharedkey"), "{text}");
+}
+
+/// A tunnel of Millrace that requires keys, and wireguard-go with a companion. The key of an exchange is in memory only.
+#[test]
+fn a_tunnel_and_a_companion_agree_and_recover_and_tell_no_key() {
+    let Some(plain) = ready().then(wireguard_go).flatten() else {
+        return;
+    };
+    let site = Site::new();
+    let (a, b) = (&site.net.a, &site.net.b);
+    let at_b = site.server_by(&*plain, &[], &[]);
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\n[Peer]\n#! PostQuantum = prefer\nPublicKey = {}\n",
+        site.keys_b.private, site.keys_a.public
+    );
+    let file_b = site.directory.file("b.conf", &text);
+    let serve = || {
+        let command = b.command(PROGRAM).args(["pq", "serve", WG, "--file"]);
+        command.arg(&file_b).spawn().unwrap()
+    };
+    let companion = serve();
+    // Sessions follow each other soon: the companion counts one that begins well after an exchange.
+    let lines = format!("Address = {A4}/24\nSaveConfig = true\nRekeyAfterTime = 8\n");
+    let (to, range) = (site.net.link.b4().to_string(), format!("{B4}/32"));
+    let file = site.file(WG, &lines, &to, &range, "#! PostQuantum = require");
+    let up = start(a, &file);
+    agrees(&site, &companion, &up);
+
+    // A companion that starts again finds its key in the interface: packets go on, also over another exchange.
+    drop(companion);
+    let companion = serve();
+    let first = agrees(&site, &companion, &up);
+
+    // The tunnel saves its file, forgets the key, and starts again with the file.
+    up.signal(Signal::SIGTERM).unwrap();
+    let exit = up.wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+    let saved = fs::read_to_string(&file).unwrap();
+    has_no_key(&saved, &first);
+    assert!(saved.contains("#! PostQuantum = require"), "{saved}");
+    let up = start(a, &file);
+    reaches(a, B4);
+    let second = agrees(&site, &companion, &up);
+    assert_ne!(second, first);
+
+    // wireguard-go loses the key and its sessions, as after a power cut.
+    drop(companion);
+    let (peer, ranges) = (&site.keys_a.public, format!("{A4}/32"));
+    let words = ["peer", peer, "remove", "peer", peer, "allowed-ips", &ranges];
+    at_b.set(&words).unwrap();
+    let companion = serve();
+    reaches(a, B4);
+    let third = agrees(&site, &companion, &up);
+    assert!(![first, second].contains(&third));
 }

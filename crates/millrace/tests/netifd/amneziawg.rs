@@ -102,3 +102,35 @@ fn amneziawg_comes_up_and_changes_in_place() {
         assert!(KEYS.iter().all(|it| !text.contains(it)), "{text}");
     }
 }
+
+/// The error about a peer that does not answer names the value in which it differs, until both ends have the same.
+#[test]
+fn another_value_at_a_peer_is_named_in_the_fault() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let (b, _c) = office.peers();
+    let at_b = |lines: &str| {
+        let answer = uapi(b.host(), WG, &format!("set=1\n{lines}\n"));
+        assert_eq!(answer, "errno=0\n\n");
+    };
+    at_b(&format!(
+        "s1=30\ns2=44\ns3=25\ns4=16\nh1=100000-200000\nheader_protection_key={}\nrandom_trailers=1\n",
+        KEYS[1]
+    ));
+    let lines = Office::addresses() + &settings("\toption awg_s4 '16'\n");
+    office.write(&lines, &office.b("\toption persistent_keepalive '1'\n"));
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    let fault = format!(
+        "no answer from {}:{PORT_B}: S2 is 44 at the other end, 40 here; give both ends the same values; still trying",
+        office.site.net.link.b4()
+    );
+    netifd.until_faults(&[&fault]);
+    at_b("s2=40\n");
+    reaches(&office.site.net.a, B4);
+    netifd.until_faults(&[]);
+    assert_eq!(netifd.starts, 1);
+    assert_eq!(netifd.complaints(), Vec::<String>::new());
+}
