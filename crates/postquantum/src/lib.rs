@@ -32,3 +32,7 @@ pub use message::is_exchange;
 
 /// UDP port of the exchange inside the tunnel, unless another is configured.
 pub const PORT: u16 = 51_819;
+
+/// Hop limit of the exchange's packets. Receivers take no others: routers lower it, so hosts behind a peer cannot forge
+/// packets of the peer.
+pub const HOPS: u8 = 255;

@@ -13,7 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::shares::Shares;
 
 /// Maximum number of queued messages from data packets: pings are never queued, other messages are rare.
-pub(crate) const MESSAGES: usize = 256;
+const MESSAGES: usize = 256;
+
+/// Maximum number of queued messages of one peer, so that its flood leaves room for those of others.
+const MESSAGES_OF_PEER: usize = MESSAGES / 8;
 
 /// Bytes of room for each queued datagram; a shorter one counts as this long. The limit is on bytes, as anybody can
 /// send datagrams, and long ones fill memory.
@@ -87,7 +90,7 @@ impl Arrivals {
 pub struct Inbox {
     limits: InboxLimits,
     arrivals: Mutex<Arrivals>,
-    messages: Mutex<VecDeque<(PeerId, Box<[u8]>)>>,
+    messages: Mutex<Vec<(PeerId, Box<[u8]>)>>,
     /// A set, as a worker may repeat a notice for every batch.
     notices: Mutex<HashSet<(PeerId, Notice)>>,
     closed: Mutex<Vec<StreamId>>,
@@ -133,9 +136,9 @@ impl Inbox {
         next
     }
 
-    /// Takes the next message that came inside a data packet, and the peer that sent it.
-    pub fn next_message(&self) -> Option<(PeerId, Box<[u8]>)> {
-        lock(&self.messages).pop_front()
+    /// Takes the messages that came inside data packets since the last call, each after the peer that sent it.
+    pub fn take_messages(&self) -> Vec<(PeerId, Box<[u8]>)> {
+        std::mem::take(&mut lock(&self.messages))
     }
 
     /// Takes the notices about peers since the last call.
@@ -196,8 +199,11 @@ impl Control for Inbox {
             _ => &bytes[..bytes.len().min(head)],
         };
         let mut messages = lock(&self.messages);
-        if messages.len() < MESSAGES && bytes.len() <= self.limits.longest {
-            messages.push_back((peer, bytes.into()));
+        let of_peer = || messages.iter().filter(|(from, _)| *from == peer).count();
+        // Without the exchange of keys, a peer sends messages only if it is asked.
+        let is_flood = cfg!(feature = "postquantum") && of_peer() >= MESSAGES_OF_PEER;
+        if messages.len() < MESSAGES && bytes.len() <= self.limits.longest && !is_flood {
+            messages.push((peer, bytes.into()));
             self.waker.wake();
         }
     }
@@ -288,6 +294,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    #[cfg(feature = "postquantum")]
+    fn a_peers_flood_of_messages_leaves_room_for_others() {
+        let inbox = inbox(1);
+        for _ in 0..MESSAGES {
+            inbox.message(PeerId(1), &[0]);
+        }
+        inbox.message(PeerId(2), &[0]);
+        let messages = inbox.take_messages().into_iter();
+        let mut peers: Vec<u32> = messages.map(|(peer, _)| peer.0).collect();
+        assert_eq!(peers.pop(), Some(2));
+        assert_eq!(peers, [1; MESSAGES_OF_PEER]);
+        assert!(inbox.take_messages().is_empty());
     }
 
     #[test]

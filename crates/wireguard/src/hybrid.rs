@@ -127,8 +127,8 @@ impl Peer {
 }
 
 impl Device {
-    /// Begins, changes or ends the exchange of post-quantum keys with a peer. Where protection is required from now on,
-    /// all sessions end.
+    /// Begins, changes or ends the exchange of post-quantum keys with a peer. All sessions end where protection is required
+    /// from now on, or where the current session carries no packets though they may pass from now on.
     pub fn set_post_quantum(
         &mut self,
         id: PeerId,
@@ -156,7 +156,9 @@ impl Device {
         }
         let requires = |it: Option<PostQuantum>| it.is_some_and(|it| it.require);
         // A session keeps the policy with which it began, and older ones than the current may still be open.
-        if requires(settings) && !requires(before) {
+        let closes = requires(settings) && !requires(before);
+        let opens = !requires(settings) && peer.only_exchange().is_some();
+        if closes || opens {
             self.forget_keys(id, out);
         }
         self.requeue(id);

@@ -1,6 +1,11 @@
 //! UDP packets of the exchange of post-quantum keys inside the tunnel, which are no host's.
+//!
+//! They have the greatest hop limit (RFC 5082). A router in front of the peer lowers it, so hosts behind the peer cannot
+//! forge them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use postquantum::HOPS;
 
 use crate::echo::sum;
 
@@ -8,8 +13,6 @@ const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const UDP_HEADER: usize = 8;
 const UDP: u8 = 17;
-/// Routers between the tunnel and the peer's address.
-const HOPS: u8 = 64;
 
 /// Bytes of the headers around a payload: IPv6 and UDP.
 pub const HEADERS_MAX: usize = IPV6_HEADER + UDP_HEADER;
@@ -25,7 +28,7 @@ pub struct Inside<'a> {
     pub payload: &'a [u8],
 }
 
-/// Whether an inner packet belongs to the exchange at this port.
+/// Whether an inner packet belongs to the exchange at this port: the peer itself has sent it.
 #[must_use]
 pub fn is_exchange(packet: &[u8], port: u16) -> bool {
     Inside::parse(packet, port).is_some()
@@ -40,7 +43,7 @@ impl<'a> Inside<'a> {
                 let (header, udp) = packet.split_first_chunk::<IPV4_HEADER>()?;
                 // Neither options nor fragments: this program sends none.
                 let whole = u16::from_be_bytes([header[6], header[7]]) & 0x3fff == 0;
-                if header[0] != 0x45 || header[9] != UDP || !whole {
+                if header[0] != 0x45 || header[8..10] != [HOPS, UDP] || !whole {
                     return None;
                 }
                 let address = |at: usize| {
@@ -53,7 +56,7 @@ impl<'a> Inside<'a> {
                 let (header, udp) = packet.split_first_chunk::<IPV6_HEADER>()?;
                 let (from, to) = header[8..].split_first_chunk::<16>()?;
                 let to = to.first_chunk::<16>()?;
-                if header[6] != UDP {
+                if header[6..8] != [UDP, HOPS] {
                     return None;
                 }
                 (
@@ -140,6 +143,9 @@ mod tests {
             let start = u32::from(sum(0, &packet[pseudo..header]));
             let start = start + u32::from(UDP) + (UDP_HEADER + payload.len()) as u32;
             assert_eq!(sum(start, &packet[header..]), 0xffff);
+            let mut passed_on = packet.clone();
+            passed_on[if header == 20 { 8 } else { 7 }] -= 1;
+            assert!(!is_exchange(&passed_on, PORT), "a router lowers the limit");
             packet.resize(packet.len() + 15, 0);
             let read = Inside::parse(&packet, PORT).unwrap();
             assert_eq!(read.payload, payload);

@@ -379,8 +379,8 @@ impl World {
             let _ = self.listener.receive(bytes, from, None, self.now, &mut out);
             self.perform_server(out);
         }
-        while self.client.inbox.next_message().is_some() {}
-        while self.server.inbox.next_message().is_some() {}
+        self.client.inbox.take_messages();
+        self.server.inbox.take_messages();
         self.client.inbox.take_notices();
         self.server.inbox.take_notices();
         if !self.server.inbox.take_closed().is_empty() {

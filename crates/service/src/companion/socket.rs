@@ -1,6 +1,6 @@
 //! The UDP sockets of the exchange, which carry only packets of the interface.
 
-use nix::sys::socket::sockopt::{BindToDevice, Ipv6V6Only};
+use nix::sys::socket::sockopt::{BindToDevice, Ipv4Ttl, Ipv6Ttl, Ipv6V6Only};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
 };
@@ -19,8 +19,12 @@ pub(super) fn open(device: &str, v6: bool, port: u16) -> io::Result<UdpSocket> {
     let fd = socket(family, SockType::Datagram, flags, None)?;
     // Before the address: two devices may have the same port.
     setsockopt(&fd, BindToDevice, &OsString::from(device))?;
+    let hops = postquantum::HOPS.into();
     if v6 {
         setsockopt(&fd, Ipv6V6Only, &true)?;
+        setsockopt(&fd, Ipv6Ttl, &hops)?;
+    } else {
+        setsockopt(&fd, Ipv4Ttl, &hops)?;
     }
     let address = SockaddrStorage::from(SocketAddr::new(any, port));
     bind(std::os::fd::AsRawFd::as_raw_fd(&fd), &address)?;

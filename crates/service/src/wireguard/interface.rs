@@ -345,8 +345,8 @@ impl Interface {
         if !notices.is_empty() {
             self.handle(Event::Notices(notices.into_iter().collect()));
         }
-        // The inbox limits how many messages wait.
-        while let Some((peer, bytes)) = inbox.next_message() {
+        // While these are handled, a peer may send more: they wait for the next call.
+        for (peer, bytes) in inbox.take_messages() {
             self.handle(Event::Message(peer, bytes));
         }
         for _ in 0..MESSAGES_AT_ONCE {

@@ -106,6 +106,23 @@ fn a_plain_peer_gets_packets_if_keys_are_preferred_and_none_if_they_are_required
 }
 
 #[test]
+fn packets_pass_at_once_when_keys_are_required_no_longer() {
+    for settings in [Some(PREFER), None] {
+        let (mut sim, b, _) = Sim::pair();
+        set(&mut sim, 0, b, REQUIRE);
+        sim.send(0, b, b"one");
+        sim.run_until(secs(10));
+        assert!(users(&sim, 1).is_empty());
+        sim.with(0, |device, out| {
+            device.set_post_quantum(b, settings, out);
+        });
+        sim.send(0, b, b"two");
+        sim.run_for(secs(1));
+        assert_eq!(users(&sim, 1), [b"one", b"two"], "{settings:?}");
+    }
+}
+
+#[test]
 fn preferred_keys_replace_a_session_that_carries_packets_already() {
     let (mut sim, b, a) = Sim::pair();
     set(&mut sim, 0, b, PREFER);

@@ -34,9 +34,8 @@ const MANAGEMENT: u64 = 3;
 const BACKGROUND: u64 = 4;
 const CLOCK: u64 = 5;
 
-/// Maximum number of control packets, and messages from data packets, per turn of the loop.
+/// Maximum number of control packets per turn of the loop.
 const ARRIVALS_AT_ONCE: usize = 256;
-const MESSAGES_AT_ONCE: usize = crate::inbox::MESSAGES;
 
 /// A client's state machine, and the system that runs it.
 pub(super) struct Executor<'a> {
@@ -207,12 +206,9 @@ impl<'a> Executor<'a> {
         let inbox = &self.host.inbox;
         let arrivals = inbox.next_arrivals(ARRIVALS_AT_ONCE).into_iter();
         self.events.extend(arrivals.map(Event::Control));
-        for _ in 0..MESSAGES_AT_ONCE {
-            let Some((_, message)) = inbox.next_message() else {
-                break;
-            };
-            self.events.push_back(Event::Message(message));
-        }
+        let messages = inbox.take_messages().into_iter();
+        self.events
+            .extend(messages.map(|(_, message)| Event::Message(message)));
         let notices = inbox.take_notices().into_iter();
         self.events
             .extend(notices.map(|(_, notice)| Event::Notice(notice)));

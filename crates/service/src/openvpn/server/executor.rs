@@ -9,7 +9,7 @@ mod network;
 mod start;
 
 use super::machine::{Cx, Event, Machine};
-use crate::inbox::{Inbox, MESSAGES};
+use crate::inbox::Inbox;
 use crate::openvpn::monitoring::Documented;
 use crate::openvpn::{Context, Ended, statusdoc};
 use crate::status::Status as Document;
@@ -145,10 +145,7 @@ impl<'a> Executor<'a> {
         for stream in inbox.take_closed() {
             self.tell(Event::StreamClosed(stream));
         }
-        for _ in 0..MESSAGES {
-            let Some((peer, message)) = inbox.next_message() else {
-                break;
-            };
+        for (peer, message) in inbox.take_messages() {
             self.tell(Event::Message(ClientId(peer.0), message));
         }
         for (peer, notice) in inbox.take_notices() {

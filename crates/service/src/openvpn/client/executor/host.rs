@@ -241,7 +241,8 @@ impl Host for ThisHost<'_> {
     #[inline(never)]
     fn dial(&mut self, number: u64, target: Box<Target>, login: Option<ProxyLogin>) -> Done {
         // Discards leftovers of the last connection.
-        while self.inbox.next_arrival().is_some() || self.inbox.next_message().is_some() {}
+        while self.inbox.next_arrival().is_some() {}
+        self.inbox.take_messages();
         self.inbox.take_notices();
         self.inbox.take_closed();
         self.calls(&target);
