@@ -111,6 +111,11 @@ pub(crate) fn find(comment: &str) -> Option<Found<'_>> {
     )))
 }
 
+/// Whether this is the name of a key of [`KEYS`], in any case.
+pub(crate) fn is_key(name: &str) -> bool {
+    KEYS.iter().any(|it| it.name.eq_ignore_ascii_case(name))
+}
+
 /// Sets a peer's value. Returns a remark, or the fault of the value.
 pub(crate) fn set(peer: &mut Peer, key: &Key<PostQuantum>, value: &str) -> Verdicted {
     let settings = peer.post_quantum.get_or_insert_default();
@@ -187,6 +192,8 @@ mod tests {
             assert_eq!(refused.len(), 1, "{refused:?}");
             assert!(refused[0].reason.contains(words), "{refused:?}");
         }
+        let bare = format!("{HEAD}{PEER}PostQuantum = require\n");
+        assert_eq!(read(&bare).0, None, "a key that is no comment");
         let misplaced = format!("{HEAD}#! PostQuantum = require\n{PEER}");
         assert_eq!(read(&misplaced).0, None);
     }

@@ -108,6 +108,10 @@ pub fn parse(text: &str, file: &str, permissions: Permissions) -> Import {
 
 fn parse_text(text: &Text<'_>, file: &str, permissions: Permissions) -> Import {
     let mut parser = Parser::new(file, permissions);
+    #[cfg(feature = "amnezia")]
+    if crate::amnezia::link::is_link(text) {
+        parser.wrong(0, "", "is a link; run `millrace import` with it");
+    }
     // Windows editors put a byte order mark first.
     let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
     for (number, line) in (1..).zip(lines) {
@@ -436,6 +440,12 @@ impl Parser {
         if rows::is_amnezia(key) {
             let reason = "an AmneziaWG setting, which this program is built without; install the package `millrace`, \
                           or ask the server's owner for a plain WireGuard file";
+            return self.wrong(number, &shown(key), reason);
+        }
+        #[cfg(feature = "postquantum")]
+        if postquantum::is_key(key) {
+            let reason =
+                "must be a comment, as other programs refuse it; write `#!` in front of it";
             return self.wrong(number, &shown(key), reason);
         }
         let here = |row: &&Row| row.is_of_peer() == (self.section == Section::Peer);

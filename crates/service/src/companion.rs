@@ -116,7 +116,8 @@ impl<'a> Companion<'a> {
         let index = netlink.index_of(ifname)?;
         let room = (netlink.mtu(index)? as usize).saturating_sub(HEADERS);
         let port = options.port;
-        let failed = || io_error(format!("UDP port {port} on {ifname}"));
+        let busy = "end the companion that runs there, or give --port";
+        let failed = || io_error(format!("cannot open UDP port {port} on {ifname} ({busy})"));
         let v4 = socket::open(ifname, false, port).map_err(failed())?;
         let v6 = socket::open(ifname, true, port);
         let sockets = [Some(v4), v6.ok()];

@@ -97,6 +97,14 @@ pub enum LinkError {
         "the text is a web address, which is not opened; download the file from there, and import the file"
     )]
     Web,
+    /// The link belongs to another program, such as `vless://…`.
+    #[error(
+        "the text is a link of {0}, which Millrace does not speak; share an AmneziaWG or WireGuard connection in the app"
+    )]
+    Scheme(String),
+    /// Other text stands in front of the link.
+    #[error("text stands in front of the vpn:// link; keep only the link")]
+    Around,
     /// The link has a key for Amnezia's shop in place of a connection.
     #[error(
         "the link is a subscription, which only Amnezia's apps can use; export an AmneziaWG file there, and import \
@@ -120,6 +128,20 @@ fn begins(text: &str, with: &str) -> bool {
     head.is_some_and(|it| it.eq_ignore_ascii_case(with))
 }
 
+/// The scheme of a link, in lower case.
+fn scheme(text: &str) -> Option<String> {
+    let (name, _) = text.lines().next()?.split_once("://")?;
+    let is_letter = |it: u8| it.is_ascii_alphanumeric() || b"+-.".contains(&it);
+    let is_name = (1..=16).contains(&name.len()) && name.bytes().all(is_letter);
+    is_name.then(|| name.to_ascii_lowercase())
+}
+
+/// Whether a later line begins with a link.
+fn has_link_inside(text: &str) -> bool {
+    let mut lines = text.lines().skip(1);
+    lines.any(|it| begins(it.trim_start(), SCHEME))
+}
+
 /// The text without white space around it, and without the byte order mark that Windows editors put first.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|it: char| it.is_whitespace() || it == '\u{feff}')
@@ -133,8 +155,7 @@ pub fn is_link(text: &str) -> bool {
         let first = text.lines().next().and_then(decoded);
         first.is_some_and(|it| it.starts_with(&MAGIC))
     };
-    let mut schemes = [SCHEME].into_iter().chain(WEB);
-    schemes.any(|it| begins(text, it)) || (text.starts_with(MAGIC_TEXT) && is_piece())
+    scheme(text).is_some() || has_link_inside(text) || (text.starts_with(MAGIC_TEXT) && is_piece())
 }
 
 /// The text of the file that a link or a series has.
@@ -145,6 +166,11 @@ pub fn read(text: &str) -> Result<Zeroizing<String>, LinkError> {
     let text = trimmed(text);
     if WEB.into_iter().any(|it| begins(text, it)) {
         return Err(LinkError::Web);
+    }
+    match scheme(text) {
+        Some(name) if name != "vpn" => return Err(LinkError::Scheme(name)),
+        None if has_link_inside(text) => return Err(LinkError::Around),
+        _ => {}
     }
     let bytes = match begins(text, SCHEME) {
         true => decoded(&text[SCHEME.len()..]).ok_or(LinkError::Damaged)?,
@@ -520,6 +546,12 @@ mod tests {
         let web = "HTTPS://provider.example/?token=hunter2";
         assert!(is_link(web));
         assert_eq!(read(web), Err(LinkError::Web));
+        let other = "VLESS://uuid@192.0.2.1:443";
+        assert!(is_link(other));
+        assert_eq!(read(other), Err(LinkError::Scheme("vless".to_owned())));
+        let mail = format!("Your link:\n {}\n", *link);
+        assert!(is_link(&mail));
+        assert_eq!(read(&mail), Err(LinkError::Around));
         assert_eq!(read(&text).unwrap().as_str(), CONF);
         // A camera may see a code twice.
         lines.push(lines[0]);

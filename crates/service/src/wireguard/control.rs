@@ -174,10 +174,13 @@ impl Machine {
                     entry.silence.called(cx.now.monotonic, received);
                 }
                 self.heard_by_line(peer, from, cx);
+                #[cfg(feature = "amnezia")]
+                let unanswered = cx.peer(peer).times.unanswered_since;
                 cx.plane.note_received(peer, cx.now.monotonic, bytes);
                 #[cfg(feature = "amnezia")]
-                if begins {
-                    self.look_for_trailers(peer, from.endpoint.addr, cx);
+                match begins {
+                    true => self.begun(peer, from.endpoint.addr, cx),
+                    false => self.answered(peer, unanswered, cx),
                 }
             }
             Output::AddKeys { peer, keys } => {
@@ -250,6 +253,8 @@ impl Machine {
         };
         let (unanswered, words) = entry.silence.initiated();
         if let Some(words) = words.filter(|_| !self.is_told) {
+            #[cfg(feature = "amnezia")]
+            let words = &format!("{words}{}", self.hint(id));
             self.log_peer(id, words, cx);
         }
         if unanswered > 0 && self.lines.is_none() {

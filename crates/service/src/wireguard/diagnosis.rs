@@ -19,6 +19,13 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Minimum time between two log lines about peers.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
+/// The state of a peer that answers handshakes only.
+const MUTE: &str = "answers handshakes but no packets: S4 or H4 may differ, or a firewall may drop data; \
+                               compare both files";
+
+/// Addition to the news that a peer never answered.
+const HINT: &str = "; AmneziaWG's values may differ: compare both files";
+
 /// State of an interface's diagnosis.
 #[derive(Debug)]
 pub(super) struct Diagnosis {
@@ -59,9 +66,18 @@ impl PeerEntry {
     /// How the peer's settings differ, with the remedy, unless the peer was heard since. `received` is when anything came
     /// from it.
     pub(super) fn difference(&self, received: Option<Instant>) -> Option<String> {
-        let it = self.difference.as_ref()?;
-        let is_current = self.silence.heard(received) <= Some(it.at);
-        is_current.then(|| words(&it.mismatch))
+        let is_current = |it: &&Difference| self.silence.heard(received) <= Some(it.at);
+        let current = self.difference.as_ref().filter(is_current);
+        let is_mute = self.is_mute(received);
+        current
+            .map(|it| words(&it.mismatch))
+            .or_else(|| is_mute.then(|| MUTE.to_owned()))
+    }
+
+    /// Whether the peer answers handshakes, and sent nothing else since our packets went unanswered. `received` is when
+    /// anything came from it.
+    pub(super) fn is_mute(&self, received: Option<Instant>) -> bool {
+        self.mute.is_some_and(|at| received <= Some(at))
     }
 
     /// Whether nothing came from the peer for a while.
@@ -76,6 +92,18 @@ fn words(mismatch: &Mismatch) -> String {
 }
 
 impl Machine {
+    /// Words to add to the news that this peer does not answer.
+    pub(super) fn hint(&self, id: PeerId) -> &'static str {
+        let never = self
+            .peers
+            .get(&id)
+            .is_some_and(|it| it.last_handshake.is_none());
+        match never && !self.device.settings().is_plain() {
+            true => HINT,
+            false => "",
+        }
+    }
+
     /// Looks for the reason why a handshake message, or another datagram that the data plane was asked for, was dropped.
     pub(super) fn diagnose(
         &mut self,
@@ -115,14 +143,34 @@ impl Machine {
         }
     }
 
-    /// Handles the beginning of a handshake by a peer: one that hears no answer may lack trailers.
-    pub(super) fn look_for_trailers(&mut self, id: PeerId, from: SocketAddr, cx: &mut Cx<'_>) {
+    /// Handles the beginning of a handshake by a peer: it refutes earlier findings, and a peer that hears no answer may
+    /// lack trailers.
+    pub(super) fn begun(&mut self, id: PeerId, from: SocketAddr, cx: &mut Cx<'_>) {
         let (received, now) = (received(id, cx.plane), cx.now.monotonic);
+        if let Some(entry) = self.peers.get_mut(&id) {
+            let is_refuted = |it: &mut Difference| it.mismatch.is_refuted_by_a_beginning();
+            entry.difference.take_if(is_refuted);
+        }
         let is_deaf = |it: &PeerEntry| it.silence.is_deaf(received, now);
         if self.device.lacks_trailers(id) && self.peers.get(&id).is_some_and(is_deaf) {
             let mismatch = Mismatch::Trailers { there: false };
             let peer = Some(id);
             self.found(&Finding { peer, mismatch }, from, cx);
+        }
+    }
+
+    /// Handles a peer's answer to a handshake. If our packets had no answer in the session before, its data packets may
+    /// have another form. `since` is when the first of these packets was sent.
+    pub(super) fn answered(&mut self, id: PeerId, since: Option<Instant>, cx: &mut Cx<'_>) {
+        let (received, now) = (received(id, cx.plane), cx.now.monotonic);
+        let is_plain = self.device.settings().is_plain();
+        let Some(entry) = self.peers.get_mut(&id).filter(|_| !is_plain) else {
+            return;
+        };
+        let was_mute = entry.is_mute(received);
+        entry.mute = since.and_then(|at| (now >= at + UNHEARD).then_some(now));
+        if entry.mute.is_some() && !was_mute {
+            self.log_peer(id, MUTE, cx);
         }
     }
 

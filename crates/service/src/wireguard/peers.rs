@@ -32,6 +32,9 @@ pub(super) struct PeerEntry {
     /// How its AmneziaWG settings differ from ours, by the last datagram that shows it.
     #[cfg(feature = "amnezia")]
     pub(super) difference: Option<Difference>,
+    /// When it last answered a handshake after our packets went unanswered.
+    #[cfg(feature = "amnezia")]
+    pub(super) mute: Option<Instant>,
     /// The exchange of post-quantum keys, unless it is off.
     #[cfg(feature = "postquantum")]
     pub(super) post_quantum: Option<Box<super::postquantum::Carried>>,
@@ -159,6 +162,8 @@ impl PeerEntry {
             path: None,
             #[cfg(feature = "amnezia")]
             difference: None,
+            #[cfg(feature = "amnezia")]
+            mute: None,
             #[cfg(feature = "postquantum")]
             post_quantum: None,
         }

@@ -62,6 +62,10 @@ impl Interface {
             }
             if p.silence.is_unanswered() {
                 peer.set_silent("no answer to handshakes".to_owned());
+                #[cfg(feature = "amnezia")]
+                peer.reason
+                    .iter_mut()
+                    .for_each(|it| *it += self.machine.hint(*id));
             }
             if p.silence.is_deaf(times.last_received, now) {
                 peer.set_silent("it calls, and does not hear our answers".to_owned());

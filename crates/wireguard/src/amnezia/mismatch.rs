@@ -48,6 +48,18 @@ impl Mismatch {
         self.with_number(0) == other.with_number(0)
     }
 
+    /// Whether the beginning of a handshake that this end could read shows that the fault is gone.
+    #[must_use]
+    pub const fn is_refuted_by_a_beginning(&self) -> bool {
+        match self {
+            Self::Form { kind, .. } | Self::ThisIsPlain { kind, .. } => {
+                matches!(kind, Kind::Initiation)
+            }
+            Self::OtherIsPlain | Self::NoKey | Self::Unreadable { .. } => true,
+            Self::Trailers { .. } => false,
+        }
+    }
+
     fn with_number(mut self, drawn: u32) -> Self {
         match &mut self {
             Self::Form {

@@ -6,8 +6,8 @@ use crate::wireguard::fixture::FakeHost;
 use config::types::Key32;
 use config::uapi::{Request, Requests, SetDevice};
 use crypto::x25519::PrivateKey;
-use plane::fake::FakeDataPlane;
-use plane::{Endpoint, Line, Now};
+use plane::fake::{Call, FakeDataPlane};
+use plane::{Endpoint, Line, Notice, Now};
 use std::sync::Arc;
 use wireguard::amnezia::{Profile, Settings, TRIALS_MAX};
 use wireguard::{Device, Output, WireGuard};
@@ -114,6 +114,25 @@ impl World {
         }
     }
 
+    /// Begins a handshake, which the other end answers.
+    fn calls(&mut self) {
+        self.plane.take_calls();
+        self.tell(Event::Notices(vec![(PEER, Notice::NeedSession)]));
+        let mut out = Vec::new();
+        for call in self.plane.take_calls() {
+            if let Call::SendToPeer(_, _, bytes) = call {
+                let (from, now) = (([192, 0, 2, 1], 1).into(), self.now().monotonic);
+                // Random packets before the beginning are refused.
+                let _ = self.other.receive(&bytes, from, now, false, &mut out);
+            }
+        }
+        for output in out {
+            if let Output::Send { datagram, .. } = output {
+                self.receive(1, datagram.as_bytes());
+            }
+        }
+    }
+
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.seconds += 1;
@@ -170,6 +189,40 @@ fn a_difference_is_told_until_the_peer_is_heard_and_logged_once() {
     // The peer was heard lately: it may just have been given other values.
     world.is_called_after(5);
     assert_eq!(world.difference(), None);
+}
+
+#[test]
+fn the_beginning_of_a_handshake_refutes_what_beginnings_showed() {
+    let mut world = World::new("s1=30\ns4=16\n", &[("S1", "44"), ("S4", "16")]);
+    world.is_called_after(5);
+    assert!(world.difference().unwrap().starts_with("S1 is 44"));
+    world.changes(&[("S1", "30"), ("S2", "9"), ("S4", "16")]);
+    world.is_called_after(5);
+    assert_eq!(world.difference(), None);
+}
+
+#[test]
+fn a_peer_that_answers_handshakes_only_is_told_until_it_sends_packets() {
+    let mut world = World::new("s1=30\ns4=16\n", &[("S1", "30"), ("S4", "20")]);
+    world.calls();
+    assert_eq!(world.difference(), None);
+    for _ in 0..2 {
+        let now = world.now().monotonic;
+        let sent = |state: &mut plane::PeerState| state.times.unanswered_since = Some(now);
+        world.plane.change_peer(PEER, sent);
+        world.pass(15);
+        world.calls();
+        let words = world.difference().unwrap();
+        assert!(words.contains("S4 or H4 may differ"), "{words}");
+    }
+    let told = world.host.said.iter().filter(|it| it.contains("S4 or H4"));
+    assert_eq!(told.count(), 1);
+    world.pass(1);
+    world.is_heard();
+    assert_eq!(world.difference(), None);
+    let mut plain = World::new("", &[]);
+    plain.calls();
+    assert_eq!(plain.machine.hint(PEER), "");
 }
 
 #[test]
