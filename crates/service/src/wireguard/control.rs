@@ -175,12 +175,12 @@ impl Machine {
                 }
                 self.heard_by_line(peer, from, cx);
                 #[cfg(feature = "amnezia")]
-                let unanswered = cx.peer(peer).times.unanswered_since;
+                let times = cx.peer(peer).times;
                 cx.plane.note_received(peer, cx.now.monotonic, bytes);
                 #[cfg(feature = "amnezia")]
                 match begins {
                     true => self.begun(peer, from.endpoint.addr, cx),
-                    false => self.answered(peer, unanswered, cx),
+                    false => self.answered(peer, &times, cx),
                 }
             }
             Output::AddKeys { peer, keys } => {

@@ -4,7 +4,7 @@
 use super::machine::{Cx, Machine, Plane};
 use super::peers::PeerEntry;
 use host::strangers;
-use plane::PeerId;
+use plane::{PeerId, Times};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use wireguard::Dropped;
@@ -160,14 +160,15 @@ impl Machine {
     }
 
     /// Handles a peer's answer to a handshake. If our packets had no answer in the session before, its data packets may
-    /// have another form. `since` is when the first of these packets was sent.
-    pub(super) fn answered(&mut self, id: PeerId, since: Option<Instant>, cx: &mut Cx<'_>) {
-        let (received, now) = (received(id, cx.plane), cx.now.monotonic);
+    /// have another form. `before` has the times before this answer.
+    pub(super) fn answered(&mut self, id: PeerId, before: &Times, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
         let is_plain = self.device.settings().is_plain();
         let Some(entry) = self.peers.get_mut(&id).filter(|_| !is_plain) else {
             return;
         };
-        let was_mute = entry.is_mute(received);
+        let was_mute = entry.is_mute(before.last_received);
+        let since = before.unanswered_since;
         entry.mute = since.and_then(|at| (now >= at + UNHEARD).then_some(now));
         if entry.mute.is_some() && !was_mute {
             self.log_peer(id, MUTE, cx);

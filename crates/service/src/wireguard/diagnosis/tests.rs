@@ -204,6 +204,8 @@ fn the_beginning_of_a_handshake_refutes_what_beginnings_showed() {
 #[test]
 fn a_peer_that_answers_handshakes_only_is_told_until_it_sends_packets() {
     let mut world = World::new("s1=30\ns4=16\n", &[("S1", "30"), ("S4", "20")]);
+    let peer = Key32::new(public(0)).to_hex();
+    world.set(&format!("public_key={}\nendpoint=192.0.2.1:1\n", *peer));
     world.calls();
     assert_eq!(world.difference(), None);
     for _ in 0..2 {
