@@ -256,7 +256,7 @@ fn amneziawg_is_attacked(more: &str) {
     let mut world = World::with(&settings);
     // An unoptimised server on a busy machine cannot keep up with 50,000 initiations a second, and loses the client's.
     world.net.pace = match cfg!(debug_assertions) {
-        true => Pace::New(Duration::from_micros(640)),
+        true => Pace::New(Duration::from_millis(2)),
         false => Pace::Repeat,
     };
     let server = world.server("");

@@ -46,7 +46,7 @@ use serde_json::Value;
 pub use content::{tcp_both_ways, tcp_both_ways_while, udp_both_ways};
 pub use directory::Directory;
 pub use no_descriptors::NoDescriptors;
-pub use ping::{internet_checksum, pings, pings_of, reaches, until_answer};
+pub use ping::{internet_checksum, pings, pings_of, reaches, reaches_within, until_answer};
 pub use program::{PROGRAM, Program};
 pub use relayed::Relayed;
 pub use site::Site;
@@ -91,8 +91,13 @@ pub fn wireguard_go() -> Option<Box<dyn WireGuardPeer>> {
 }
 
 /// Waits until `condition` is true.
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+pub fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, condition);
+}
+
+/// As [`until`], for this long.
+pub fn until_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
     while !condition() {
         assert!(Instant::now() < end, "{what}: never came true");
         thread::sleep(Duration::from_millis(5));

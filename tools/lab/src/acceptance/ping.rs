@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::Host;
 
 use super::content::Content;
-use super::{PATIENCE, ip, until};
+use super::{PATIENCE, ip, until, until_within};
 
 /// Asserts that `count` pings are all answered; each is sent as soon as the one before was answered. (`ping` waits
 /// for its last answer only twice the longest other round trip, too short on a busy machine.)
@@ -29,7 +29,12 @@ pub fn pings_of(host: &Host, target: &str, count: u16, size: usize) {
 
 /// Waits until three pings in a row are answered, for peers that lose some.
 pub fn reaches(host: &Host, target: &str) {
-    until(target, || {
+    reaches_within(PATIENCE, host, target);
+}
+
+/// As [`reaches`], for this long.
+pub fn reaches_within(limit: Duration, host: &Host, target: &str) {
+    until_within(limit, target, || {
         let try_once = || {
             let socket = echo_socket(ip(target))?;
             (1..=3).try_for_each(|number| echo(&socket, number, 56, Duration::from_secs(1)))
