@@ -95,7 +95,7 @@ pub fn until(what: &str, condition: impl FnMut() -> bool) {
     until_within(PATIENCE, what, condition);
 }
 
-/// As [`until`], for this long.
+/// Waits for at most `limit` until `condition` is true.
 pub fn until_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + limit;
     while !condition() {

@@ -21,7 +21,7 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// The state of a peer that answers handshakes only.
 const MUTE: &str = "answers handshakes but no packets: S4 or H4 may differ, or a firewall may drop data; \
-                               compare both files";
+    compare both files";
 
 /// Addition to the news that a peer never answered.
 const HINT: &str = "; AmneziaWG's values may differ: compare both files";

@@ -32,7 +32,7 @@ pub fn reaches(host: &Host, target: &str) {
     reaches_within(PATIENCE, host, target);
 }
 
-/// As [`reaches`], for this long.
+/// Waits for at most `limit` until three pings in a row are answered.
 pub fn reaches_within(limit: Duration, host: &Host, target: &str) {
     until_within(limit, target, || {
         let try_once = || {
